@@ -1,0 +1,76 @@
+# Each recipe is one bash script, so that it can hold on to what it starts and end it when it leaves.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench soak manifests
+
+# For recipes of several commands: name each before it runs.
+RUN := run() { echo "== $$*"; "$$@"; }
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Watch a broken node being repaired, against a real API server
+	@tests/setup rust cc kube
+	# Built first and aloud, since the demo itself should have the screen to itself.
+	cargo build -p resus-harness --bin demo
+	cargo run -q -p resus-harness --bin demo
+
+test: ## Run every test, most of them against real Kubernetes parts
+	@tests/setup rust cc
+	work=$$(mktemp -d)
+	export RESUS_SKIPPED_FILE=$$work/skipped
+	: >"$$RESUS_SKIPPED_FILE"
+	kube=
+	trap 'if [ -n "$$kube" ]; then kill -- "-$$kube" 2>/dev/null || true; fi; rm -rf "$$work"' EXIT
+	trap 'exit 130' INT TERM
+	# Building Kubernetes takes as long as compiling us, so both start now. Job control gives the build a process
+	# group of its own: leaving early ends all of it, the Go compilers included.
+	set -m; tests/kube/build </dev/null >/dev/null & kube=$$!; set +m
+	cargo test --workspace --no-run
+	if kill -0 "$$kube" 2>/dev/null; then echo "make test: waiting for the Kubernetes parts"; fi
+	kube_built=yes
+	wait "$$kube" || kube_built=no
+	kube=
+	if [ $$kube_built = no ]; then
+	  echo "make test: the Kubernetes parts could not be built; lines that begin with tests/kube above say why" >&2
+	  if [ "$${RESUS_REQUIRE_REAL:-}" = 1 ]; then exit 1; fi
+	  echo "make test: going on, tests that need them are skipped (RESUS_REQUIRE_REAL=1 makes this a failure)" >&2
+	fi
+	result=0
+	cargo test --workspace || result=$$?
+	skipped=$$(wc -l <"$$RESUS_SKIPPED_FILE")
+	if [ "$$skipped" -gt 0 ]; then
+	  echo "make test: $$skipped skipped:"
+	  sort "$$RESUS_SKIPPED_FILE" | uniq -c
+	fi
+	exit $$result
+
+lint: ## Check format, lints, generated files, documentation, dependencies and scripts
+	@tests/setup rust cc deny
+	$(RUN)
+	run cargo fmt --all --check
+	run cargo clippy --workspace --all-targets -- -D warnings
+	run cargo run -p resus -- manifests --check
+	run env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	# Without the tree of each duplicate; cargo tree -d has it.
+	run "$$(tests/setup --where deny)" --locked check --hide-inclusion-graph bans licenses sources
+	if command -v shellcheck >/dev/null; then
+	  run shellcheck tests/setup tests/kube/build .ci/run
+	else
+	  echo "== shellcheck is not installed: scripts are not checked"
+	fi
+
+bench: ## Measure, in a release build
+	@tests/setup rust cc kube
+	cargo build --release -p resus-harness --bin bench
+	cargo run -q --release -p resus-harness --bin bench
+
+soak: ## Run the properties of the pure crates for long, in a release build
+	@tests/setup rust cc
+	PROPTEST_CASES=$${PROPTEST_CASES:-200000} cargo test --release -p resus-core -p resus-k8s
+
+manifests: ## Generate the files in deploy/ anew
+	@tests/setup rust cc
+	cargo run -p resus -- manifests

@@ -1,0 +1,80 @@
+//! What is to be done, so exactly that doing it leaves no choice?
+
+use crate::facts::{Name, ObjectKey, Version};
+use crate::lease::LeaseEffect;
+use crate::nhc::{CheckStatus, Event};
+use crate::time::Wall;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Read the Node plainly, past every cache, before something starts on it.
+    Look { node: Name },
+    Create(Creation),
+    /// Delete the object if it still is the one with this uid.
+    Delete { key: ObjectKey, plural: Name, uid: Name },
+    /// Does the object exist? Asked where an answer was lost.
+    Read { key: ObjectKey, plural: Name },
+    /// Which kinds does this API group and version serve?
+    Discover { api_version: Name },
+    Emit(Event),
+    /// Write the status of the check if it still has this version.
+    Status { check: Name, uid: Name, version: Version, status: CheckStatus, written_at: Wall },
+    Lease(LeaseEffect),
+}
+
+/// A remediation object, made from a template.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Creation {
+    pub key: ObjectKey,
+    pub plural: Name,
+    /// The template's `spec.template.spec`, as JSON.
+    pub body: Name,
+    pub node: Name,
+    pub template: Name,
+    pub check: Name,
+    pub check_uid: Name,
+    pub control_plane: bool,
+}
+
+/// What an effect is about: two effects with the same key are never under way together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EffectKey {
+    Look(Name),
+    Create(ObjectKey),
+    Delete(ObjectKey, Name),
+    Read(ObjectKey),
+    Discover(Name),
+    /// By the check's name, then the event's own.
+    Emit(Name, Name),
+    Status(Name),
+    Lease,
+}
+
+impl Effect {
+    pub fn key(&self) -> EffectKey {
+        match self {
+            Effect::Look { node } => EffectKey::Look(node.clone()),
+            Effect::Create(creation) => EffectKey::Create(creation.key.clone()),
+            Effect::Delete { key, uid, .. } => EffectKey::Delete(key.clone(), uid.clone()),
+            Effect::Read { key, .. } => EffectKey::Read(key.clone()),
+            Effect::Discover { api_version } => EffectKey::Discover(api_version.clone()),
+            Effect::Emit(event) => EffectKey::Emit(event.check.clone(), event.name.clone()),
+            Effect::Status { check, .. } => EffectKey::Status(check.clone()),
+            Effect::Lease(_) => EffectKey::Lease,
+        }
+    }
+
+    /// One word for logs and metrics.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Effect::Look { .. } => "look",
+            Effect::Create(_) => "create",
+            Effect::Delete { .. } => "delete",
+            Effect::Read { .. } => "read",
+            Effect::Discover { .. } => "discover",
+            Effect::Emit(_) => "event",
+            Effect::Status { .. } => "status",
+            Effect::Lease(_) => "lease",
+        }
+    }
+}

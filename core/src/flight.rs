@@ -1,0 +1,178 @@
+//! What have we asked for, and what may have come of it?
+//!
+//! An effect spends budget from the moment it is sent until it is proven refused, and earns nothing until
+//! its result is seen in a watch. A time-out proves neither.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::effect::EffectKey;
+use crate::facts::Name;
+use crate::input::Answer;
+use crate::time::Mono;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Flight {
+    /// Sent, not answered; left by an answer, and the loop turns every lost request into one.
+    Sent { at: Mono, tries: u32 },
+    /// The server stored it; left when the watch shows it.
+    Stored { retry_at: Mono },
+    /// The server says that it exists already; left when the watch shows it.
+    Exists { retry_at: Mono },
+    /// It may have been stored; left by a later answer, or when it can no longer arrive.
+    Unsure { since: Mono, tries: u32, retry_at: Mono },
+    /// It was not stored; left by a later answer, or in time.
+    Refused { at: Mono, tries: u32, retry_at: Mono, why: Name },
+}
+
+/// A watch that has not shown a stored write by then is asked about it.
+const SEEN_WITHIN: Duration = Duration::from_secs(10);
+/// First and longest pause before something is tried again.
+const BACKOFF_MIN: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// A request can be executed late only within the API server's own time-out of one minute; ten times
+/// that, and it is forgotten. Also how long a refusal is remembered.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+/// May this effect be sent?
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Clearance {
+    Go,
+    UnderWay,
+    NotBefore(Mono),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flights(BTreeMap<EffectKey, Flight>);
+
+impl Flights {
+    pub fn clearance(&self, key: &EffectKey, now: Mono) -> Clearance {
+        match self.0.get(key) {
+            None => Clearance::Go,
+            Some(Flight::Sent { .. }) => Clearance::UnderWay,
+            Some(
+                Flight::Stored { retry_at } | Flight::Exists { retry_at } | Flight::Unsure { retry_at, .. } | Flight::Refused { retry_at, .. },
+            ) => {
+                if now >= *retry_at {
+                    Clearance::Go
+                } else {
+                    Clearance::NotBefore(*retry_at)
+                }
+            }
+        }
+    }
+
+    pub fn get(&self, key: &EffectKey) -> Option<&Flight> {
+        self.0.get(key)
+    }
+
+    /// How often it has been tried without a final answer.
+    pub fn tries(&self, key: &EffectKey) -> u32 {
+        self.0.get(key).map_or(0, Flight::tries)
+    }
+
+    /// Could this have been done, for all we know?
+    pub fn may_have_happened(&self, key: &EffectKey) -> bool {
+        match self.0.get(key) {
+            Some(Flight::Sent { .. } | Flight::Stored { .. } | Flight::Exists { .. } | Flight::Unsure { .. }) => true,
+            Some(Flight::Refused { .. }) | None => false,
+        }
+    }
+
+    /// How many requests that grow with the number of nodes wait for an answer.
+    pub fn waiting_for_answers(&self) -> usize {
+        self.0.iter().filter(|(key, flight)| grows_with_nodes(key) && matches!(flight, Flight::Sent { .. })).count()
+    }
+
+    pub fn any_unanswered(&self) -> bool {
+        self.0.values().any(|flight| matches!(flight, Flight::Sent { .. }))
+    }
+
+    pub fn sent(&mut self, key: EffectKey, now: Mono) {
+        let tries = self.0.get(&key).map_or(0, Flight::tries) + 1;
+        self.0.insert(key, Flight::Sent { at: now, tries });
+        self.0.retain(|_, flight| flight.is_remembered(now));
+    }
+
+    /// Returns when the effect was sent, if it was.
+    pub fn answered(&mut self, key: &EffectKey, answer: &Answer, now: Mono) -> Option<Mono> {
+        let Some(Flight::Sent { at, tries }) = self.0.get(key).cloned() else { return None };
+        let next = match answer {
+            Answer::Done(_) => waits_for_watch(key).then_some(Flight::Stored { retry_at: now.after(SEEN_WITHIN) }),
+            // To ask at once is right: nothing else will tell whose object it is if the watch is behind.
+            Answer::Exists => waits_for_watch(key).then_some(Flight::Exists { retry_at: now }),
+            // The watch will say what became of it; to ask again at once would only heat the wire.
+            Answer::Missing | Answer::Conflict if grows_with_nodes(key) && !matches!(key, EffectKey::Read(_)) => {
+                let why = "it is gone, or another has taken its place".into();
+                Some(Flight::Refused { at: now, tries, retry_at: now.after(backoff(tries)), why })
+            }
+            Answer::Missing | Answer::Conflict => None,
+            Answer::Refused { why, retry_after } => {
+                let pause = backoff(tries).max(retry_after.unwrap_or_default().min(BACKOFF_MAX));
+                Some(Flight::Refused { at: now, tries, retry_at: now.after(pause), why: why.clone() })
+            }
+            Answer::Unsure { .. } => Some(Flight::Unsure { since: now, tries, retry_at: now.after(backoff(tries)) }),
+        };
+        match next {
+            Some(flight) => self.0.insert(key.clone(), flight),
+            None => self.0.remove(key),
+        };
+        Some(at)
+    }
+
+    /// The watch has shown what this effect was about. A request that is still unanswered stays.
+    pub fn resolved(&mut self, key: &EffectKey) {
+        if self.0.get(key).is_some_and(|flight| !matches!(flight, Flight::Sent { .. })) {
+            self.0.remove(key);
+        }
+    }
+
+    /// The server was asked and says that it exists: wait for the watch a little more.
+    pub fn confirmed(&mut self, key: &EffectKey, now: Mono) {
+        if self.may_have_happened(key) && !matches!(self.0.get(key), Some(Flight::Sent { .. })) {
+            self.0.insert(key.clone(), Flight::Stored { retry_at: now.after(SEEN_WITHIN) });
+        }
+    }
+}
+
+impl Flight {
+    fn tries(&self) -> u32 {
+        match self {
+            Flight::Sent { tries, .. } | Flight::Unsure { tries, .. } | Flight::Refused { tries, .. } => *tries,
+            Flight::Stored { .. } | Flight::Exists { .. } => 0,
+        }
+    }
+
+    fn is_remembered(&self, now: Mono) -> bool {
+        match self {
+            Flight::Sent { .. } => true,
+            Flight::Stored { retry_at } | Flight::Exists { retry_at } => now.since(*retry_at) < FORGET_AFTER,
+            Flight::Unsure { since, .. } => now.since(*since) < FORGET_AFTER,
+            Flight::Refused { at, .. } => now.since(*at) < FORGET_AFTER,
+        }
+    }
+}
+
+/// Of objects that come and go the watch alone tells; an answer that overtakes it would leave a ghost.
+fn waits_for_watch(key: &EffectKey) -> bool {
+    match key {
+        EffectKey::Create(_) | EffectKey::Delete(..) => true,
+        EffectKey::Look(_)
+        | EffectKey::Read(_)
+        | EffectKey::Discover(_)
+        | EffectKey::Emit(..)
+        | EffectKey::Status(_)
+        | EffectKey::Lease => false,
+    }
+}
+
+pub fn grows_with_nodes(key: &EffectKey) -> bool {
+    match key {
+        EffectKey::Look(_) | EffectKey::Create(_) | EffectKey::Delete(..) | EffectKey::Read(_) => true,
+        EffectKey::Discover(_) | EffectKey::Emit(..) | EffectKey::Status(_) | EffectKey::Lease => false,
+    }
+}
+
+fn backoff(tries: u32) -> Duration {
+    BACKOFF_MIN.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(BACKOFF_MAX)
+}

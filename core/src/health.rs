@@ -1,0 +1,62 @@
+//! Is this node healthy?
+
+use crate::decision::Match;
+use crate::facts::{Name, Node, Rule};
+use crate::time::Mono;
+
+/// A node as we know it, with the monotonic instant at which each of its conditions began.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Known {
+    pub node: Node,
+    /// Parallel to `node.conditions`.
+    pub since: Box<[Mono]>,
+    /// Its newest object could not be read: what stands here is what was known before.
+    pub unreadable: Option<Name>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Health {
+    Healthy,
+    /// A rule matches, but not long enough; unless facts change it has by `due_at`.
+    Pending { found: Match, due_at: Mono },
+    /// `due_at` is when it became so.
+    Unhealthy { found: Match, due_at: Mono },
+    /// Neither healthy nor unhealthy: it has not reported `kind`.
+    NeverReported { kind: Box<str> },
+    Unreadable { why: Name },
+}
+
+/// The one condition whose absence says something: a node without it has not reported at all.
+const READY: &str = "Ready";
+
+/// Rules are combined by or. A rule that has expired wins over one that is pending, and of several the
+/// one that was, or will be, due first.
+pub fn assess(known: &Known, rules: &[Rule], now: Mono) -> Health {
+    if let Some(why) = &known.unreadable {
+        return Health::Unreadable { why: why.clone() };
+    }
+    match rules.iter().filter_map(|rule| due(known, rule)).min_by_key(|(due_at, _)| *due_at) {
+        Some((due_at, found)) if now >= due_at => Health::Unhealthy { found, due_at },
+        Some((due_at, found)) => Health::Pending { found, due_at },
+        None => match never_reported(known, rules) {
+            Some(kind) => Health::NeverReported { kind },
+            None => Health::Healthy,
+        },
+    }
+}
+
+/// The first millisecond at which the rule's time is over, strictly.
+fn due(known: &Known, rule: &Rule) -> Option<(Mono, Match)> {
+    let at = known.node.conditions.iter().position(|c| c.kind == rule.kind && c.status == rule.status)?;
+    let condition = &known.node.conditions[at];
+    let found = Match { kind: condition.kind.clone(), status: condition.status.clone(), since: condition.since, lasts_for: rule.lasts_for };
+    Some((known.since[at].after(rule.lasts_for).shift(1), found))
+}
+
+/// A condition that only some nodes report (a problem detector's, say) never matches where it is absent.
+/// `Ready` is every kubelet's: where it is asked for and absent, the node cannot be called healthy.
+fn never_reported(known: &Known, rules: &[Rule]) -> Option<Box<str>> {
+    let asked = rules.iter().any(|rule| &*rule.kind == READY);
+    let reported = known.node.conditions.iter().any(|condition| &*condition.kind == READY);
+    (asked && !reported).then(|| READY.into())
+}

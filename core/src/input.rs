@@ -1,0 +1,79 @@
+//! What can we learn?
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::effect::EffectKey;
+use crate::facts::{Check, Name, Node, Object, ObjectKey, Served, Source};
+use crate::lease::LeaseAnswer;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// A list of everything in the source begins.
+    Listing(Source),
+    /// The list is complete: what it did not show is gone.
+    Listed(Source),
+    /// An object as it is, from a list or a watch.
+    Seen(Fact),
+    Gone(Gone),
+    /// The watch is alive and has shown us everything so far.
+    Heard(Source),
+    /// The watch broke: what we know of the source may be out of date.
+    Broken(Source),
+    /// The source is no longer watched.
+    Stopped(Source),
+    /// An object that cannot be read; what was known of it is in doubt.
+    Unreadable { source: Source, name: Name, why: Name },
+    Answered(EffectKey, Answer),
+    LeaseAnswered(LeaseAnswer),
+    /// The process has been asked to end: start nothing more, let go of the leadership.
+    Stop,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Fact {
+    Node(Node),
+    Check(Check),
+    Object(Object),
+    /// A CustomResourceDefinition, by the API group it defines a kind of.
+    Definition { group: Name },
+    /// What an API group and version serves, by kind.
+    Kinds { api_version: Name, served: BTreeMap<Name, Served> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Gone {
+    Node(Name),
+    Check(Name),
+    Object(ObjectKey, Name),
+    Definition { group: Name },
+}
+
+impl Fact {
+    pub fn source(&self) -> Option<Source> {
+        match self {
+            Fact::Node(_) => Some(Source::Nodes),
+            Fact::Check(_) => Some(Source::Checks),
+            Fact::Object(object) => Some(Source::Objects(object.key.kind.clone())),
+            Fact::Definition { .. } => Some(Source::Kinds),
+            Fact::Kinds { .. } => None,
+        }
+    }
+}
+
+/// How the API server answered a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// Done; with what the answer showed.
+    Done(Option<Fact>),
+    /// There is an object of that name already.
+    Exists,
+    /// There is no such object.
+    Missing,
+    /// The object is no longer the one that we decided on.
+    Conflict,
+    /// Definitely not done.
+    Refused { why: Name, retry_after: Option<Duration> },
+    /// Done or not, nobody knows: a time-out, a lost connection, an error of the server.
+    Unsure { why: Name },
+}

@@ -1,0 +1,417 @@
+//! Do we lead?
+//!
+//! One Lease, the same protocol as Kubernetes' own controllers. A leader believes in itself only until
+//! `renew_within` after the *sending* of its last answered renewal; another takes over only after it has
+//! seen the Lease unchanged for `lease_for`. Both are measured by monotonic clocks, so two never lead.
+
+use std::time::Duration;
+
+use crate::facts::{Name, Version};
+use crate::time::{Mono, Now, Wall};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Timing {
+    pub lease_for: Duration,
+    pub renew_within: Duration,
+    pub retry_each: Duration,
+}
+
+/// No request of ours waits longer for its answer, so none is in our hands when another may lead.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing { lease_for: Duration::from_secs(15), renew_within: Duration::from_secs(10), retry_each: Duration::from_secs(2) }
+    }
+}
+
+impl Timing {
+    /// The inequalities on which "two never lead" rests; the sentence says which one is broken.
+    pub fn check(&self) -> Result<(), String> {
+        let Timing { lease_for, renew_within, retry_each } = self;
+        if *renew_within + REQUEST_TIMEOUT >= *lease_for {
+            return Err(format!(
+                "leader election: renew deadline ({renew_within:?}) + request time-out ({REQUEST_TIMEOUT:?}) must be less than the lease duration ({lease_for:?})"
+            ));
+        }
+        if *retry_each * 2 > *renew_within || retry_each.is_zero() {
+            return Err(format!(
+                "leader election: twice the retry period ({retry_each:?}) must be at most the renew deadline ({renew_within:?}), and it must not be zero"
+            ));
+        }
+        if lease_for.subsec_nanos() != 0 {
+            return Err(format!("leader election: the lease duration ({lease_for:?}) must be whole seconds"));
+        }
+        Ok(())
+    }
+}
+
+/// What stands in the Lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Empty: nobody.
+    pub holder: Name,
+    pub lease_for: Duration,
+    pub acquired_at: Wall,
+    pub renewed_at: Wall,
+    pub transitions: u32,
+    pub version: Version,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LeaseEffect {
+    Namespace,
+    Read,
+    Create(Record),
+    /// If the Lease still has the version in the record.
+    Write(Record),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LeaseAnswer {
+    /// Read or written: this is what stands there now.
+    Found(Record),
+    Missing,
+    NamespaceMissing,
+    NamespaceCreated,
+    Conflict,
+    Failed { why: Name },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Standing {
+    /// The Lease has not been read. Left by the first answer.
+    Ignorant,
+    NoNamespace,
+    Vacant,
+    /// Somebody holds it; left when it is given up, or has not changed for as long as it lasts.
+    Following { record: Record, unchanged_since: Mono },
+    /// Ours; left when it cannot be renewed in time, or somebody else stands in it.
+    Leading { record: Record, renewed_at: Mono },
+    /// Given up on purpose. Never left.
+    Released,
+}
+
+/// The request that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Asked {
+    at: Mono,
+    /// Only an answered write renews. To read our own name proves only that nobody took over.
+    writes: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Election {
+    me: Name,
+    timing: Timing,
+    standing: Standing,
+    asked: Option<Asked>,
+    /// Nothing is sent before.
+    next_at: Mono,
+    /// The version we know may be old: read before writing.
+    reread: bool,
+    pub stopping: bool,
+    /// What went wrong last, for the admin.
+    pub trouble: Option<Name>,
+}
+
+impl Election {
+    pub fn new(me: Name, timing: Timing) -> Election {
+        Election {
+            me,
+            timing,
+            standing: Standing::Ignorant,
+            asked: None,
+            next_at: Mono(i64::MIN),
+            reread: false,
+            stopping: false,
+            trouble: None,
+        }
+    }
+
+    pub fn leads(&self, now: Mono) -> bool {
+        match &self.standing {
+            Standing::Leading { renewed_at, .. } => now < renewed_at.after(self.timing.renew_within),
+            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => false,
+        }
+    }
+
+    pub fn leader(&self) -> Option<&Name> {
+        match &self.standing {
+            Standing::Following { record, .. } | Standing::Leading { record, .. } => Some(&record.holder),
+            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Released => None,
+        }
+    }
+
+    /// Nothing more is to be expected of a process that stops.
+    pub fn is_over(&self) -> bool {
+        self.stopping && self.asked.is_none() && !matches!(self.standing, Standing::Leading { .. })
+    }
+
+    /// What to send now, and when to ask again if nothing happens.
+    pub fn step(&self, now: Now) -> (Option<LeaseEffect>, Option<Mono>) {
+        // Wakes the plan when leadership lapses, also while an answer is still out.
+        let lapses_at = self.lapses_at().filter(|at| *at > now.mono);
+        if self.asked.is_some() {
+            return (None, lapses_at);
+        }
+        if self.stopping {
+            return (self.release(now), None);
+        }
+        if now.mono < self.next_at {
+            return (None, Some(lapses_at.map_or(self.next_at, |at| at.min(self.next_at))));
+        }
+        let effect = match &self.standing {
+            Standing::Released => return (None, None),
+            Standing::NoNamespace => LeaseEffect::Namespace,
+            Standing::Ignorant => LeaseEffect::Read,
+            Standing::Vacant => LeaseEffect::Create(self.claim(None, now)),
+            _ if self.reread => LeaseEffect::Read,
+            Standing::Leading { record, .. } => LeaseEffect::Write(Record { renewed_at: now.wall, ..record.clone() }),
+            Standing::Following { record, unchanged_since } => {
+                // A holder may have written a longer lease than ours: it relies on what it wrote.
+                let expires_at = unchanged_since.after(record.lease_for.max(self.timing.lease_for));
+                if record.holder.is_empty() || now.mono >= expires_at {
+                    LeaseEffect::Write(self.claim(Some(record), now))
+                } else {
+                    LeaseEffect::Read
+                }
+            }
+        };
+        (Some(effect), None)
+    }
+
+    pub fn sent(&mut self, effect: &LeaseEffect, now: Mono) {
+        let writes = match effect {
+            LeaseEffect::Create(_) | LeaseEffect::Write(_) => true,
+            LeaseEffect::Namespace | LeaseEffect::Read => false,
+        };
+        self.asked = Some(Asked { at: now, writes });
+        self.next_at = now.after(self.timing.retry_each);
+    }
+
+    pub fn answered(&mut self, answer: LeaseAnswer, now: Mono) {
+        let Some(asked) = self.asked.take() else { return };
+        if !matches!(answer, LeaseAnswer::Failed { .. }) {
+            self.trouble = None;
+        }
+        match answer {
+            LeaseAnswer::Found(record) => self.found(record, &asked, now),
+            LeaseAnswer::Missing => self.become_next(Standing::Vacant, now),
+            LeaseAnswer::NamespaceMissing => self.become_next(Standing::NoNamespace, now),
+            LeaseAnswer::NamespaceCreated => self.become_next(Standing::Vacant, now),
+            LeaseAnswer::Conflict => {
+                self.reread = true;
+                self.next_at = now;
+                if !matches!(self.standing, Standing::Leading { .. } | Standing::Following { .. }) {
+                    self.standing = Standing::Ignorant;
+                }
+            }
+            // The write may have been stored: what we know of the Lease is no longer certain.
+            LeaseAnswer::Failed { why } => {
+                self.reread = true;
+                self.trouble = Some(why);
+            }
+        }
+    }
+
+    fn found(&mut self, record: Record, asked: &Asked, now: Mono) {
+        self.reread = false;
+        if self.stopping && record.holder.is_empty() {
+            self.standing = Standing::Released;
+        } else if record.holder == self.me {
+            let renewed_at = match &self.standing {
+                _ if asked.writes => asked.at,
+                Standing::Leading { renewed_at, .. } => *renewed_at,
+                _ => Mono(i64::MIN),
+            };
+            if !asked.writes {
+                self.next_at = now;
+            }
+            self.standing = Standing::Leading { record, renewed_at };
+        } else {
+            let unchanged_since = match &self.standing {
+                Standing::Following { record: known, unchanged_since } if known.version == record.version => *unchanged_since,
+                _ => now,
+            };
+            if record.holder.is_empty() {
+                self.next_at = now;
+            }
+            self.standing = Standing::Following { record, unchanged_since };
+        }
+    }
+
+    fn become_next(&mut self, standing: Standing, now: Mono) {
+        self.standing = standing;
+        self.reread = false;
+        self.next_at = now;
+    }
+
+    fn claim(&self, from: Option<&Record>, now: Now) -> Record {
+        Record {
+            holder: self.me.clone(),
+            lease_for: self.timing.lease_for,
+            acquired_at: now.wall,
+            renewed_at: now.wall,
+            transitions: from.map_or(0, |record| record.transitions.saturating_add(1)),
+            version: from.map_or(Version("".into()), |record| record.version.clone()),
+        }
+    }
+
+    /// A leader that stops says so, and its successor need not wait.
+    fn release(&self, now: Now) -> Option<LeaseEffect> {
+        match &self.standing {
+            Standing::Leading { record, .. } if !self.reread => Some(LeaseEffect::Write(Record {
+                holder: "".into(),
+                lease_for: Duration::from_secs(1),
+                renewed_at: now.wall,
+                ..record.clone()
+            })),
+            Standing::Leading { .. } => Some(LeaseEffect::Read),
+            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => None,
+        }
+    }
+
+    fn lapses_at(&self) -> Option<Mono> {
+        match &self.standing {
+            Standing::Leading { renewed_at, .. } => Some(renewed_at.after(self.timing.renew_within)),
+            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn timings_that_allow_two_leaders_are_refused_by_name() {
+        let seconds = Duration::from_secs;
+        let timing = |lease, renew, retry| Timing { lease_for: seconds(lease), renew_within: seconds(renew), retry_each: seconds(retry) };
+        assert_eq!(Timing::default().check(), Ok(()));
+        assert!(timing(14, 10, 2).check().unwrap_err().contains("renew deadline"));
+        assert!(timing(15, 10, 6).check().unwrap_err().contains("retry period"));
+        assert!(timing(15, 10, 0).check().unwrap_err().contains("retry period"));
+    }
+
+    #[test]
+    fn a_read_of_our_own_name_renews_nothing() {
+        let mut election = Election::new("a".into(), Timing::default());
+        let mut server = Server::default();
+        assert!(server.serve(&mut election, at(0), Fate::Answered), "reads");
+        assert!(server.serve(&mut election, at(0), Fate::Answered), "creates");
+        assert!(election.leads(Mono(0)));
+        // A renewal is stored, its answer lost; then only reads come through.
+        server.serve(&mut election, at(2_000), Fate::AnswerLost);
+        server.serve(&mut election, at(9_000), Fate::Answered);
+        assert!(election.leads(Mono(9_999)));
+        assert!(!election.leads(Mono(10_000)), "the renewal that was answered was sent at 0");
+    }
+
+    #[test]
+    fn a_leader_that_stops_lets_its_successor_begin_at_once() {
+        let (mut a, mut b) = (Election::new("a".into(), Timing::default()), Election::new("b".into(), Timing::default()));
+        let mut server = Server::default();
+        server.serve(&mut a, at(0), Fate::Answered);
+        server.serve(&mut a, at(0), Fate::Answered);
+        server.serve(&mut b, at(0), Fate::Answered);
+        a.stopping = true;
+        server.serve(&mut a, at(500), Fate::Answered);
+        assert!(a.is_over() && !a.leads(Mono(500)));
+        server.serve(&mut b, at(2_000), Fate::Answered);
+        server.serve(&mut b, at(2_000), Fate::Answered);
+        assert!(b.leads(Mono(2_000)));
+    }
+
+    /// Three candidates, one Lease, every request may be refused, lost, stored without an answer, or
+    /// answered late; each candidate has its own monotonic clock, and wall clocks mean nothing.
+    #[derive(Clone, Copy, Debug)]
+    enum Fate {
+        Answered,
+        Lost,
+        AnswerLost,
+        Stuck,
+    }
+
+    #[derive(Default)]
+    struct Server {
+        stored: Option<Record>,
+        version: u64,
+    }
+
+    impl Server {
+        fn execute(&mut self, effect: &LeaseEffect) -> LeaseAnswer {
+            let written = match effect {
+                LeaseEffect::Namespace => return LeaseAnswer::NamespaceCreated,
+                LeaseEffect::Read => return self.stored.clone().map_or(LeaseAnswer::Missing, LeaseAnswer::Found),
+                LeaseEffect::Create(_) if self.stored.is_some() => return LeaseAnswer::Conflict,
+                LeaseEffect::Create(record) => record,
+                LeaseEffect::Write(record) if self.stored.as_ref().is_none_or(|known| known.version != record.version) => {
+                    return LeaseAnswer::Conflict;
+                }
+                LeaseEffect::Write(record) => record,
+            };
+            self.version += 1;
+            let stored = Record { version: Version(self.version.to_string().into()), ..written.clone() };
+            self.stored = Some(stored.clone());
+            LeaseAnswer::Found(stored)
+        }
+
+        /// One whole request of a candidate; false if it had nothing to ask.
+        fn serve(&mut self, election: &mut Election, now: Now, fate: Fate) -> bool {
+            let (Some(effect), _) = election.step(now) else { return false };
+            election.sent(&effect, now.mono);
+            let lost = LeaseAnswer::Failed { why: "lost".into() };
+            let answer = match fate {
+                Fate::Answered => self.execute(&effect),
+                Fate::Lost => lost,
+                Fate::AnswerLost | Fate::Stuck => {
+                    self.execute(&effect);
+                    lost
+                }
+            };
+            election.answered(answer, now.mono);
+            true
+        }
+    }
+
+    fn at(millis: i64) -> Now {
+        Now { wall: Wall(0), mono: Mono(millis) }
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_ever_lead(
+            clocks in prop::array::uniform3(-1_000_000i64..1_000_000),
+            turns in prop::collection::vec((0usize..3, 0i64..6_000, 0u8..8, 0i64..4_000), 1..200),
+        ) {
+            let mut server = Server::default();
+            let mut elections: Vec<Election> = ["a", "b", "c"].map(|me| Election::new(me.into(), Timing::default())).into();
+            // Requests that were sent and are not executed yet: who, what, when it is answered.
+            let mut late: Vec<(usize, LeaseEffect, i64, Fate)> = Vec::new();
+            let mut time = 0;
+            for (who, pause, fate, latency) in turns {
+                time += pause;
+                late.retain(|(asker, effect, answered_at, fate)| {
+                    if *answered_at > time { return true }
+                    let answer = server.execute(effect);
+                    let answer = if matches!(fate, Fate::Answered) { answer } else { LeaseAnswer::Failed { why: "lost".into() } };
+                    elections[*asker].answered(answer, Mono(clocks[*asker] + *answered_at.min(&time)));
+                    false
+                });
+                let fate = match fate { 0..5 => Fate::Answered, 5 => Fate::Lost, 6 => Fate::AnswerLost, _ => Fate::Stuck };
+                let now = at(clocks[who] + time);
+                if let (Some(effect), _) = elections[who].step(now) {
+                    elections[who].sent(&effect, now.mono);
+                    match fate {
+                        Fate::Lost => elections[who].answered(LeaseAnswer::Failed { why: "lost".into() }, now.mono),
+                        Fate::Answered | Fate::AnswerLost | Fate::Stuck => late.push((who, effect, time + latency, fate)),
+                    }
+                }
+                let leaders = elections.iter().zip(clocks).filter(|(election, clock)| election.leads(Mono(clock + time))).count();
+                prop_assert!(leaders <= 1, "{leaders} leaders at {time}: {elections:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Which nodes are broken, may they be repaired now, and what is to be done?
+//!
+//! Facts come in as [`input::Input`]s and are kept in a [`world::World`]. One pure and total function,
+//! [`plan::plan`], decides from the whole world and the time what to do, and why. What it returns is so
+//! specific that carrying it out leaves no choice. Nothing in this crate knows a clock, a socket or chance.
+
+pub mod decision;
+pub mod effect;
+pub mod escalate;
+pub mod facts;
+pub mod flight;
+pub mod gate;
+pub mod health;
+pub mod input;
+pub mod lease;
+pub mod nhc;
+pub mod plan;
+pub mod reasons;
+pub mod time;
+pub mod world;

@@ -1,0 +1,254 @@
+//! What does a NodeHealthCheck show of itself, and which events go with a change of it?
+//!
+//! The status in the API is also the memory of what was reported: events are the difference between the
+//! status that stands there and the one that should. They are written first, under names that a second
+//! attempt would choose again, and the status after them; so a crash in between loses and doubles nothing.
+
+use std::collections::BTreeSet;
+
+use crate::decision::Because;
+use crate::facts::{Check, Name, Object, ObjectKey, Status};
+use crate::reasons;
+use crate::time::Wall;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CheckStatus {
+    pub observed: Option<u32>,
+    pub healthy: Option<u32>,
+    pub unhealthy: Vec<UnhealthyNode>,
+    pub conditions: Vec<StatusCondition>,
+    pub phase: Name,
+    pub reason: Name,
+}
+
+/// A node is listed from the moment it is unhealthy until it is healthy and nothing of ours is left on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UnhealthyNode {
+    pub name: Name,
+    pub remediations: Vec<Remediation>,
+    /// Since when its conditions are healthy again, while remediations are still there.
+    pub healthy_since: Option<Wall>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Remediation {
+    pub key: ObjectKey,
+    pub uid: Name,
+    pub started_at: Wall,
+    pub template: Option<Name>,
+}
+
+impl From<&Object> for Remediation {
+    fn from(object: &Object) -> Remediation {
+        Remediation {
+            key: object.key.clone(),
+            uid: object.uid.clone(),
+            started_at: object.created_at,
+            template: object.template.clone(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StatusCondition {
+    pub kind: Box<str>,
+    pub status: Status,
+    pub reason: Box<str>,
+    pub message: Name,
+    pub since: Wall,
+}
+
+/// What the plan found out about a check, from which its status is made.
+pub struct Findings {
+    pub observed: usize,
+    pub healthy: usize,
+    /// With why each is unhealthy; none while it is healthy and only its remediation is left.
+    pub unhealthy: Vec<(UnhealthyNode, Option<Because>)>,
+    /// Why the check can do nothing at all.
+    pub disabled: Option<Because>,
+    /// Why the check starts nothing now.
+    pub shut: Option<Because>,
+}
+
+pub fn status(check: &Check, findings: &Findings, now: Wall) -> CheckStatus {
+    let (phase, reason) = phase(findings);
+    CheckStatus {
+        observed: u32::try_from(findings.observed).ok(),
+        healthy: u32::try_from(findings.healthy).ok(),
+        unhealthy: findings.unhealthy.iter().map(|(node, _)| node.clone()).collect(),
+        conditions: vec![disabled(check, findings, now), allowed(check, findings, now)],
+        phase: phase.into(),
+        reason: reason.into(),
+    }
+}
+
+fn phase(findings: &Findings) -> (&'static str, String) {
+    if let Some(because) = &findings.disabled {
+        return (reasons::PHASE_DISABLED, format!("NHC is disabled: {}: {because}", disabled_reason(because)));
+    }
+    if let Some(Because::Paused { requests }) = &findings.shut {
+        return (reasons::PHASE_PAUSED, format!("NHC is paused: {}", requests.join(",")));
+    }
+    let remediated = findings.unhealthy.iter().filter(|(node, _)| !node.remediations.is_empty()).count();
+    match remediated {
+        0 => (reasons::PHASE_ENABLED, "NHC is enabled, no ongoing remediation".to_owned()),
+        1 => (reasons::PHASE_REMEDIATING, "NHC is remediating 1 node".to_owned()),
+        many => (reasons::PHASE_REMEDIATING, format!("NHC is remediating {many} nodes")),
+    }
+}
+
+fn disabled(check: &Check, findings: &Findings, now: Wall) -> StatusCondition {
+    match &findings.disabled {
+        Some(because) => condition(check, reasons::DISABLED, Status::True, disabled_reason(because), because.to_string(), now),
+        None => condition(check, reasons::DISABLED, Status::False, reasons::ENABLED_REASON, "the check is enabled".to_owned(), now),
+    }
+}
+
+fn allowed(check: &Check, findings: &Findings, now: Wall) -> StatusCondition {
+    let (status, reason, message) = match (&findings.disabled, &findings.shut) {
+        (Some(because), _) => (Status::False, reasons::DISABLED_REASON, because.to_string()),
+        (None, Some(because @ Because::Paused { .. })) => (Status::False, reasons::PAUSED, because.to_string()),
+        (None, Some(because)) => (Status::False, reasons::TOO_MANY_UNHEALTHY, because.to_string()),
+        (None, None) => (Status::True, reasons::GATE_OPEN, "unhealthy nodes are remediated".to_owned()),
+    };
+    condition(check, reasons::REMEDIATION_ALLOWED, status, reason, message, now)
+}
+
+fn disabled_reason(because: &Because) -> &'static str {
+    match because {
+        Because::TemplateInvalid { .. } => reasons::TEMPLATE_INVALID,
+        Because::PolicyInvalid { .. } => reasons::SPEC_INVALID,
+        _ => reasons::TEMPLATE_NOT_FOUND,
+    }
+}
+
+/// `since` moves only when the status of the condition does.
+fn condition(check: &Check, kind: &str, status: Status, reason: &str, message: String, now: Wall) -> StatusCondition {
+    let since = match known(check, kind) {
+        Some(known) if known.status == status => known.since,
+        Some(_) | None => now.whole_seconds(),
+    };
+    StatusCondition { kind: kind.into(), status, reason: reason.into(), message: message.into(), since }
+}
+
+fn known<'a>(check: &'a Check, kind: &str) -> Option<&'a StatusCondition> {
+    check.status.conditions.iter().find(|condition| &*condition.kind == kind)
+}
+
+/// An Event to be written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Event {
+    /// The same for every attempt to report the same thing.
+    pub name: Name,
+    pub check: Name,
+    pub check_uid: Name,
+    pub warning: bool,
+    pub reason: &'static str,
+    pub message: Name,
+    pub at: Wall,
+}
+
+/// Above this many alike at once, one event speaks for all: a rack that loses power is one thing that happened.
+const EVENTS_ALIKE_MAX: usize = 10;
+
+/// What changed between the status that stands in the API and the one that should.
+pub fn events(check: &Check, findings: &Findings, desired: &CheckStatus, now: Wall) -> Vec<Event> {
+    let mut events = flips(check, desired, now);
+    let known: BTreeSet<&Name> = check.status.unhealthy.iter().map(|node| &node.name).collect();
+    let detected = findings.unhealthy.iter().filter_map(|(node, because)| match because {
+        Some(because) if !known.contains(&node.name) => {
+            Some((node.name.clone(), format!("{}/{}", node.name, anchor(because)), format!("node {}: {because}", node.name)))
+        }
+        Some(_) | None => None,
+    });
+    events.extend(alike(check, false, reasons::EVENT_DETECTED_UNHEALTHY, "became unhealthy", detected.collect(), now));
+
+    let uids = |status: &CheckStatus| -> Vec<(Name, Remediation)> {
+        status.unhealthy.iter().flat_map(|node| node.remediations.iter().map(|r| (node.name.clone(), r.clone()))).collect()
+    };
+    let (before, after) = (uids(&check.status), uids(desired));
+    let only_in = |these: &[(Name, Remediation)], those: &[(Name, Remediation)], verb: &str| -> Vec<(Name, String, String)> {
+        let others: BTreeSet<&Name> = those.iter().map(|(_, other)| &other.uid).collect();
+        these
+            .iter()
+            .filter(|(_, remediation)| !others.contains(&remediation.uid))
+            .map(|(node, remediation)| (node.clone(), remediation.uid.to_string(), format!("{verb} {} for node {node}", remediation.key)))
+            .collect()
+    };
+    let (created, removed) = (only_in(&after, &before, "created"), only_in(&before, &after, "removed"));
+    events.extend(alike(check, false, reasons::EVENT_REMEDIATION_CREATED, "are being remediated", created, now));
+    events.extend(alike(check, false, reasons::EVENT_REMEDIATION_REMOVED, "are no longer remediated", removed, now));
+    events
+}
+
+/// Conditions of the check that changed their status.
+fn flips(check: &Check, desired: &CheckStatus, now: Wall) -> Vec<Event> {
+    let flipped = desired.conditions.iter().filter_map(|condition| {
+        let before = known(check, &condition.kind);
+        let changed = before.is_none_or(|before| before.status != condition.status || before.reason != condition.reason);
+        changed.then_some((before, condition))
+    });
+    let mut events = Vec::new();
+    for (before, condition) in flipped {
+        let (warning, reason) = match (&*condition.kind, &condition.status) {
+            (reasons::DISABLED, Status::True) => (true, reasons::EVENT_DISABLED),
+            (reasons::DISABLED, _) => (false, reasons::EVENT_ENABLED),
+            (reasons::REMEDIATION_ALLOWED, Status::False) if &*condition.reason != reasons::DISABLED_REASON => {
+                (&*condition.reason != reasons::PAUSED, reasons::EVENT_REMEDIATION_SKIPPED)
+            }
+            _ => continue,
+        };
+        // What was before, not what is now, makes the name: now is another time in each attempt.
+        let anchor = format!("{}/{:?}", condition.reason, before.map(|before| (before.since, &before.reason)));
+        events.push(event(check, warning, reason, &anchor, condition.message.to_string(), now));
+    }
+    events
+}
+
+/// `found` is (node, what makes the event's name, text).
+fn alike(check: &Check, warning: bool, reason: &'static str, verb: &str, found: Vec<(Name, String, String)>, now: Wall) -> Vec<Event> {
+    if found.len() <= EVENTS_ALIKE_MAX {
+        return found.into_iter().map(|(_, anchor, text)| event(check, warning, reason, &anchor, text, now)).collect();
+    }
+    let anchor: String = found.iter().map(|(_, anchor, _)| anchor.as_str()).collect::<Vec<_>>().join("/");
+    let named: Vec<&str> = found.iter().take(EVENTS_ALIKE_MAX).map(|(node, ..)| &**node).collect();
+    let text = format!("{} nodes {verb}: {} and {} more", found.len(), named.join(", "), found.len() - named.len());
+    vec![event(check, warning, reason, &anchor, text, now)]
+}
+
+fn event(check: &Check, warning: bool, reason: &'static str, anchor: &str, message: String, now: Wall) -> Event {
+    let hash = hash(&[&check.uid, reason, anchor]);
+    Event {
+        name: named(&check.name, '.', hash),
+        check: check.name.clone(),
+        check_uid: check.uid.clone(),
+        warning,
+        reason,
+        message: format!("[remediation] {message}").into(),
+        at: now,
+    }
+}
+
+/// A node that becomes unhealthy again later is another event.
+fn anchor(because: &Because) -> String {
+    match because {
+        Because::Expired(found) => format!("{}={}@{}", found.kind, found.status, found.since.0),
+        other => other.to_string(),
+    }
+}
+
+/// Object names in Kubernetes have at most 253 characters; a long one is cut, its hash keeps it unique.
+const NAME_MAX: usize = 253;
+
+/// A name made of another, that a second attempt would choose again.
+pub fn named(prefix: &str, between: char, hash: u64) -> Name {
+    let room = NAME_MAX - 17;
+    let cut = prefix.char_indices().map(|(at, _)| at).find(|at| *at >= room).unwrap_or(prefix.len());
+    format!("{}{between}{hash:016x}", &prefix[..cut]).into()
+}
+
+/// FNV-1a: the same on every machine and in every version, which is all that names need.
+pub fn hash(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

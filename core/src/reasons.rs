@@ -1,0 +1,34 @@
+//! Every condition type, condition reason and event reason that we write, once.
+//!
+//! Users' dashboards and scripts depend on those of the reference systems; ours stand beside them.
+
+/// Types of conditions in a check's status.
+pub const DISABLED: &str = "Disabled";
+/// Ours: may the check start remediations now, and if not, why not?
+pub const REMEDIATION_ALLOWED: &str = "RemediationAllowed";
+
+/// Reasons of `Disabled`.
+pub const ENABLED_REASON: &str = "NodeHealthCheckEnabled";
+pub const TEMPLATE_NOT_FOUND: &str = "RemediationTemplateNotFound";
+pub const TEMPLATE_INVALID: &str = "RemediationTemplateInvalid";
+pub const SPEC_INVALID: &str = "NodeHealthCheckInvalid";
+
+/// Reasons of `RemediationAllowed`.
+pub const GATE_OPEN: &str = "RemediationAllowed";
+pub const PAUSED: &str = "Paused";
+pub const TOO_MANY_UNHEALTHY: &str = "TooManyUnhealthy";
+pub const DISABLED_REASON: &str = "Disabled";
+
+/// Phases.
+pub const PHASE_DISABLED: &str = "Disabled";
+pub const PHASE_PAUSED: &str = "Paused";
+pub const PHASE_REMEDIATING: &str = "Remediating";
+pub const PHASE_ENABLED: &str = "Enabled";
+
+/// Reasons of events.
+pub const EVENT_ENABLED: &str = "Enabled";
+pub const EVENT_DISABLED: &str = "Disabled";
+pub const EVENT_DETECTED_UNHEALTHY: &str = "DetectedUnhealthy";
+pub const EVENT_REMEDIATION_CREATED: &str = "RemediationCreated";
+pub const EVENT_REMEDIATION_REMOVED: &str = "RemediationRemoved";
+pub const EVENT_REMEDIATION_SKIPPED: &str = "RemediationSkipped";

@@ -1,0 +1,385 @@
+//! What do we know, all together?
+//!
+//! Inputs change it, one at a time; nothing else does. An input that changes no fact says so, and then
+//! nothing is planned anew: a heartbeat costs its decoding and one comparison.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::effect::{Effect, EffectKey};
+use crate::facts::{Check, Kind, Name, Node, Object, ObjectKey, Served, Source};
+use crate::flight::Flights;
+use crate::health::Known;
+use crate::input::{Answer, Fact, Gone, Input};
+use crate::lease::Election;
+use crate::time::{Clock, Mono, Now};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub clock: Clock,
+    pub election: Election,
+    pub nodes: BTreeMap<Name, Known>,
+    pub checks: BTreeMap<Name, Check>,
+    /// Templates and remediations.
+    pub objects: BTreeMap<ObjectKey, Object>,
+    feeds: BTreeMap<Source, Feed>,
+    /// By API group and version.
+    pub kinds: BTreeMap<Name, Kinds>,
+    pub flights: Flights,
+    /// When the last answered look at a node was sent.
+    looks: BTreeMap<Name, Mono>,
+    /// Events that need no further attempt, by check, until the status that goes with them is written.
+    settled: BTreeMap<Name, BTreeSet<Name>>,
+    status_sent_at: BTreeMap<Name, Mono>,
+}
+
+/// How well we hear from a source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Feed {
+    /// A list has been completed.
+    synced: bool,
+    /// The watch broke and nothing has come since.
+    broken: bool,
+    heard_at: Mono,
+    /// While a list is under way: what it has not shown yet.
+    unseen: Option<BTreeSet<Name>>,
+}
+
+/// What an API group and version serves, and when to ask again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Kinds {
+    pub served: BTreeMap<Name, Served>,
+    /// A definition in this group changed since we asked.
+    pub changed: bool,
+    pub recheck_at: Mono,
+    tries: u32,
+}
+
+/// Bookmarks come about every minute; a watch that is silent for longer than this is not trusted.
+pub const STALE_AFTER: Duration = Duration::from_secs(90);
+/// A definition is served some moments after it appears: ask at this pace at first, then ever slower.
+const RECHECK_MIN: Duration = Duration::from_millis(250);
+/// Not every kind has a definition that we can watch (aggregated APIs): ask now and then for ever.
+const RECHECK_MAX: Duration = Duration::from_secs(60);
+/// Where definitions cannot be watched at all.
+const RECHECK_BLIND: Duration = Duration::from_secs(15);
+/// An event that cannot be written must not keep the status from being written.
+const EVENT_TRIES_MAX: u32 = 3;
+
+impl World {
+    pub fn new(election: Election) -> World {
+        World {
+            clock: Clock::default(),
+            election,
+            nodes: BTreeMap::new(),
+            checks: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            feeds: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            flights: Flights::default(),
+            looks: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            status_sent_at: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what was learnt. False: no decision can depend on it.
+    pub fn apply(&mut self, input: Input, now: Now) -> bool {
+        self.clock.observe(now);
+        match input {
+            Input::Listing(source) => self.list_begins(source, now),
+            Input::Listed(source) => self.list_ends(source, now),
+            Input::Seen(fact) => self.seen(fact, now),
+            Input::Gone(gone) => self.gone(gone, now),
+            Input::Heard(source) => self.heard(&source, now),
+            Input::Broken(source) => self.feeds.get_mut(&source).is_some_and(|feed| !std::mem::replace(&mut feed.broken, true)),
+            Input::Stopped(source) => self.forget(&source),
+            Input::Unreadable { source, name, why } => self.unreadable(&source, &name, why, now),
+            Input::Answered(key, answer) => self.answered(key, answer, now),
+            Input::LeaseAnswered(answer) => {
+                self.election.answered(answer, now.mono);
+                true
+            }
+            Input::Stop => {
+                self.election.stopping = true;
+                true
+            }
+        }
+    }
+
+    /// An effect of the plan has been handed to the client.
+    pub fn sent(&mut self, effect: &Effect, now: Now) {
+        match effect {
+            Effect::Lease(lease) => self.election.sent(lease, now.mono),
+            Effect::Status { check, .. } => {
+                self.status_sent_at.insert(check.clone(), now.mono);
+                self.flights.sent(effect.key(), now.mono);
+            }
+            Effect::Look { .. }
+            | Effect::Create(_)
+            | Effect::Delete { .. }
+            | Effect::Read { .. }
+            | Effect::Discover { .. }
+            | Effect::Emit(_) => self.flights.sent(effect.key(), now.mono),
+        }
+    }
+
+    pub fn is_synced(&self, source: &Source) -> bool {
+        self.feeds.get(source).is_some_and(|feed| feed.synced)
+    }
+
+    /// Stale is a watch from its break until something comes after it, and one that has been silent too long.
+    pub fn is_fresh(&self, source: &Source, now: Mono) -> bool {
+        self.feeds.get(source).is_some_and(|feed| feed.synced && !feed.broken && now.since(feed.heard_at) <= STALE_AFTER)
+    }
+
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.feeds.keys()
+    }
+
+    pub fn served(&self, kind: &Kind) -> Option<&Served> {
+        self.kinds.get(&kind.api_version)?.served.get(&kind.kind)
+    }
+
+    pub fn looked_at(&self, node: &str) -> Option<Mono> {
+        self.looks.get(node).copied()
+    }
+
+    pub fn is_settled(&self, check: &str, event: &str) -> bool {
+        self.settled.get(check).is_some_and(|events| events.contains(event))
+    }
+
+    pub fn status_sent_at(&self, check: &str) -> Option<Mono> {
+        self.status_sent_at.get(check).copied()
+    }
+
+    fn list_begins(&mut self, source: Source, now: Now) -> bool {
+        let unseen = match &source {
+            Source::Nodes => self.nodes.keys().cloned().collect(),
+            Source::Checks => self.checks.keys().cloned().collect(),
+            Source::Kinds => BTreeSet::new(),
+            Source::Objects(kind) => self.objects.keys().filter(|key| key.kind == *kind).map(list_name).collect(),
+        };
+        let feed = self.feeds.entry(source).or_insert(Feed { synced: false, broken: false, heard_at: now.mono, unseen: None });
+        feed.unseen = Some(unseen);
+        false
+    }
+
+    fn list_ends(&mut self, source: Source, now: Now) -> bool {
+        let Some(feed) = self.feeds.get_mut(&source) else { return false };
+        let unseen = feed.unseen.take().unwrap_or_default();
+        *feed = Feed { synced: true, broken: false, heard_at: now.mono, unseen: None };
+        for name in unseen {
+            match &source {
+                Source::Nodes => drop(self.nodes.remove(&name)),
+                Source::Checks => self.drop_check(&name),
+                Source::Kinds => {}
+                Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind || list_name(key) != name),
+            }
+        }
+        true
+    }
+
+    fn seen(&mut self, fact: Fact, now: Now) -> bool {
+        let freshened = fact.source().is_some_and(|source| self.heard(&source, now));
+        let changed = match fact {
+            Fact::Node(node) => self.node_seen(node, now),
+            Fact::Check(check) => self.check_seen(check),
+            Fact::Object(object) => self.object_seen(object),
+            Fact::Definition { group } => self.definition_changed(&group),
+            Fact::Kinds { api_version, served } => self.kinds_found(api_version, served, now.mono),
+        };
+        freshened || changed
+    }
+
+    fn node_seen(&mut self, node: Node, now: Now) -> bool {
+        self.mark_seen(&Source::Nodes, &node.name);
+        let known = self.nodes.get_mut(&node.name);
+        if let Some(known) = known {
+            // A watch may lag behind a look; its old news is no news. A list is always believed.
+            let listing = self.feeds.get(&Source::Nodes).is_some_and(|feed| feed.unseen.is_some());
+            if !listing && known.node.uid == node.uid && node.version.is_older_than(&known.node.version) {
+                return false;
+            }
+            if known.unreadable.is_none() && known.node.says_the_same_as(&node) {
+                known.node.version = node.version;
+                return false;
+            }
+        }
+        let since = self.anchors(&node, now);
+        self.nodes.insert(node.name.clone(), Known { node, since, unreadable: None });
+        true
+    }
+
+    /// A condition that has not changed keeps the instant at which it began, whatever the wall clock does.
+    fn anchors(&self, node: &Node, now: Now) -> Box<[Mono]> {
+        let known = self.nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
+        let kept = |condition| {
+            let known = known?;
+            let at = known.node.conditions.iter().position(|own| own == condition)?;
+            Some(known.since[at])
+        };
+        node.conditions.iter().map(|condition| kept(condition).unwrap_or_else(|| self.clock.anchor(condition.since, now))).collect()
+    }
+
+    fn check_seen(&mut self, check: Check) -> bool {
+        self.mark_seen(&Source::Checks, &check.name);
+        if self.checks.get(&check.name).is_some_and(|known| known.uid == check.uid && check.version.is_older_than(&known.version)) {
+            return false;
+        }
+        self.checks.insert(check.name.clone(), check);
+        true
+    }
+
+    fn object_seen(&mut self, object: Object) -> bool {
+        self.mark_seen(&Source::Objects(object.key.kind.clone()), &list_name(&object.key));
+        self.flights.resolved(&EffectKey::Create(object.key.clone()));
+        if object.deleting {
+            self.flights.resolved(&EffectKey::Delete(object.key.clone(), object.uid.clone()));
+        }
+        let before = self.objects.insert(object.key.clone(), object.clone());
+        before.as_ref() != Some(&object)
+    }
+
+    fn definition_changed(&mut self, group: &str) -> bool {
+        let mut any = false;
+        for (api_version, kinds) in &mut self.kinds {
+            if api_version.split_once('/').is_some_and(|(own, _)| own == group) {
+                (kinds.changed, kinds.tries, any) = (true, 0, true);
+            }
+        }
+        any
+    }
+
+    fn kinds_found(&mut self, api_version: Name, served: BTreeMap<Name, Served>, now: Mono) -> bool {
+        let most = if self.is_fresh(&Source::Kinds, now) { RECHECK_MAX } else { RECHECK_BLIND };
+        let kinds = self.kinds.entry(api_version).or_default();
+        let pause = RECHECK_MIN.saturating_mul(1 << kinds.tries.min(16)).min(most);
+        *kinds = Kinds { served, changed: false, recheck_at: now.after(pause), tries: kinds.tries + 1 };
+        true
+    }
+
+    fn gone(&mut self, gone: Gone, now: Now) -> bool {
+        match gone {
+            Gone::Node(name) => {
+                self.heard(&Source::Nodes, now);
+                self.looks.remove(&name);
+                self.nodes.remove(&name).is_some()
+            }
+            Gone::Check(name) => {
+                self.heard(&Source::Checks, now);
+                self.drop_check(&name);
+                true
+            }
+            Gone::Object(key, uid) => {
+                self.heard(&Source::Objects(key.kind.clone()), now);
+                self.flights.resolved(&EffectKey::Delete(key.clone(), uid.clone()));
+                self.flights.resolved(&EffectKey::Create(key.clone()));
+                self.objects.remove(&key).is_some()
+            }
+            Gone::Definition { group } => {
+                self.heard(&Source::Kinds, now);
+                self.definition_changed(&group)
+            }
+        }
+    }
+
+    fn heard(&mut self, source: &Source, now: Now) -> bool {
+        let was_fresh = self.is_fresh(source, now.mono);
+        let Some(feed) = self.feeds.get_mut(source) else { return false };
+        // What a list shows is not yet the whole: it makes nothing fresh before its end.
+        if feed.unseen.is_some() {
+            return false;
+        }
+        (feed.broken, feed.heard_at) = (false, now.mono);
+        !was_fresh
+    }
+
+    fn forget(&mut self, source: &Source) -> bool {
+        if let Source::Objects(kind) = source {
+            self.objects.retain(|key, _| key.kind != *kind);
+        }
+        self.feeds.remove(source).is_some()
+    }
+
+    fn unreadable(&mut self, source: &Source, name: &Name, why: Name, now: Now) -> bool {
+        self.heard(source, now);
+        self.mark_seen(source, name);
+        match source {
+            Source::Nodes => self.nodes.get_mut(name).is_some_and(|known| known.unreadable.replace(why).is_none()),
+            // A check or a template that cannot be read at all has nothing to report on but the log.
+            Source::Checks => self.checks.remove(name).is_some(),
+            Source::Kinds | Source::Objects(_) => false,
+        }
+    }
+
+    fn mark_seen(&mut self, source: &Source, name: &Name) {
+        if let Some(unseen) = self.feeds.get_mut(source).and_then(|feed| feed.unseen.as_mut()) {
+            unseen.remove(name);
+        }
+    }
+
+    fn drop_check(&mut self, name: &Name) {
+        self.checks.remove(name);
+        self.settled.remove(name);
+        self.status_sent_at.remove(name);
+    }
+
+    fn answered(&mut self, key: EffectKey, answer: Answer, now: Now) -> bool {
+        let Some(sent_at) = self.flights.answered(&key, &answer, now.mono) else { return false };
+        match (key, answer) {
+            (EffectKey::Look(name), Answer::Done(Some(Fact::Node(node)))) if self.nodes.contains_key(&name) => {
+                self.node_seen(node, now);
+                self.looks.retain(|_, looked_at| now.mono.since(*looked_at) < STALE_AFTER);
+                self.looks.insert(name, sent_at);
+            }
+            // The watch will tell that the node is gone; until then it is left alone.
+            (EffectKey::Look(_), _) => {}
+            (EffectKey::Create(key), _) if self.objects.contains_key(&key) => self.flights.resolved(&EffectKey::Create(key)),
+            (EffectKey::Create(_), _) => {}
+            (EffectKey::Delete(key, uid), _) => {
+                if self.objects.get(&key).is_none_or(|object| object.uid != uid || object.deleting) {
+                    self.flights.resolved(&EffectKey::Delete(key, uid));
+                }
+            }
+            (EffectKey::Read(key), Answer::Done(_)) => self.flights.confirmed(&EffectKey::Create(key), now.mono),
+            (EffectKey::Read(key), Answer::Missing) => self.flights.resolved(&EffectKey::Create(key)),
+            (EffectKey::Read(_), _) => {}
+            (EffectKey::Discover(_), Answer::Done(Some(fact @ Fact::Kinds { .. }))) => {
+                self.seen(fact, now);
+            }
+            (EffectKey::Discover(api_version), Answer::Missing) => {
+                self.kinds_found(api_version, BTreeMap::new(), now.mono);
+            }
+            (EffectKey::Discover(_), _) => {}
+            (EffectKey::Emit(check, event), answer) => self.settle(check, event, &answer),
+            (EffectKey::Status(_), Answer::Done(Some(Fact::Check(check)))) => {
+                if self.checks.get(&check.name).is_some_and(|known| known.uid == check.uid) {
+                    self.settled.remove(&check.name);
+                    self.check_seen(check);
+                }
+            }
+            (EffectKey::Status(_), _) | (EffectKey::Lease, _) => {}
+        }
+        true
+    }
+
+    fn settle(&mut self, check: Name, event: Name, answer: &Answer) {
+        let key = EffectKey::Emit(check.clone(), event.clone());
+        let settled = match answer {
+            Answer::Done(_) | Answer::Exists | Answer::Missing | Answer::Conflict => true,
+            Answer::Refused { retry_after, .. } => retry_after.is_none() || self.flights.tries(&key) >= EVENT_TRIES_MAX,
+            Answer::Unsure { .. } => self.flights.tries(&key) >= EVENT_TRIES_MAX,
+        };
+        if settled && self.checks.contains_key(&check) {
+            self.settled.entry(check).or_default().insert(event);
+        }
+    }
+}
+
+fn list_name(key: &ObjectKey) -> Name {
+    match &key.namespace {
+        Some(namespace) => format!("{namespace}/{}", key.name).into(),
+        None => key.name.clone(),
+    }
+}

@@ -1,0 +1,66 @@
+//! Is the process well, is it ready, and what are its numbers?
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+
+use crate::telemetry::Telemetry;
+
+/// Callers are probes and scrapers; whoever holds more connections than this waits.
+const CONNECTIONS_MAX: usize = 64;
+
+pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Serves `/healthz`, `/readyz` and `/metrics` until it is aborted.
+pub async fn serve(listener: TcpListener, telemetry: Arc<Telemetry>) -> Result<()> {
+    let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = places.clone().acquire_owned().await.context("the semaphore is never closed")?;
+        let (socket, _) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            // A peer that went away, or no more file handles: neither is a reason to stop repairing.
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let telemetry = telemetry.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(request, telemetry.clone()));
+            let mut server = http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(std::time::Duration::from_secs(10));
+            // An error here is the peer's: it hung up in the middle of a request.
+            let _ = server.serve_connection(TokioIo::new(socket), service).await;
+            drop(place);
+        });
+    }
+}
+
+async fn answer(request: Request<Incoming>, telemetry: Arc<Telemetry>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let state = |state: Result<(), String>| match state {
+        Ok(()) => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n")),
+    };
+    let (code, kind, body) = match request.uri().path() {
+        "/healthz" => state(telemetry.health()),
+        "/readyz" => state(telemetry.readiness()),
+        "/metrics" => (StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", telemetry.metrics()),
+        _ => (StatusCode::NOT_FOUND, "text/plain", "try /healthz, /readyz or /metrics\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = code;
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
+    Ok(response)
+}

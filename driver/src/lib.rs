@@ -1,0 +1,9 @@
+//! How does the pure core meet the world?
+//!
+//! One dumb loop ([`pump`]): drain what was heard, apply it, plan once, send the effects, sleep until the
+//! plan's `wake_at` or the next input. Around it: watches, a metrics and a health endpoint.
+
+pub mod admin;
+pub mod pump;
+pub mod telemetry;
+pub mod watch;

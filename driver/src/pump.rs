@@ -1,0 +1,256 @@
+//! The loop: facts in, plan, effects out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+use http::Response;
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use resus_core::decision::{Because, Decision, Verdict};
+use resus_core::effect::Effect;
+use resus_core::facts::{Name, Served, Source};
+use resus_core::input::Input;
+use resus_core::lease::{Election, REQUEST_TIMEOUT, Timing};
+use resus_core::plan::{Plan, plan};
+use resus_core::time::{Mono, Now, Wall};
+use resus_core::world::World;
+use resus_k8s::{answer, encode};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::{debug, info, warn};
+
+use crate::telemetry::Telemetry;
+use crate::watch;
+
+pub struct Settings {
+    /// Where resus is installed; the leader lease lives there.
+    pub namespace: String,
+    /// Unlike that of any other process, also of an earlier one on the same host.
+    pub identity: String,
+    pub timing: Timing,
+}
+
+/// Inputs that wait for the loop. When it is full, watches wait, and the server keeps their events.
+const INPUTS_MAX: usize = 4096;
+/// The loop turns at least this often, so that its health can be seen from outside.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
+/// A stopping process waits this long for its last answers: longer than any request may take.
+const STOP_WITHIN: Duration = Duration::from_secs(8);
+
+pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, stop: impl Future<Output = ()>) -> Result<()> {
+    settings.timing.check().map_err(anyhow::Error::msg)?;
+    let (sender, mut inputs) = mpsc::channel(INPUTS_MAX);
+    let world = World::new(Election::new(settings.identity.as_str().into(), settings.timing));
+    let mut pump = Pump {
+        client,
+        namespace: settings.namespace.into(),
+        clock: Clock::start(),
+        world,
+        sender,
+        watches: BTreeMap::new(),
+        tasks: JoinSet::new(),
+        decided: BTreeMap::new(),
+        led: false,
+        trouble: None,
+        telemetry,
+    };
+    let mut stop = std::pin::pin!(stop);
+    let mut stop_by: Option<Instant> = None;
+    let mut wake_at = pump.turn();
+    loop {
+        let mut changed = tokio::select! {
+            input = inputs.recv() => pump.apply(input.context("the loop holds a sender itself, so the channel never closes")?),
+            () = tokio::time::sleep_until(wake_at.into()) => false,
+            () = &mut stop, if stop_by.is_none() => {
+                info!("stopping: no new remediations, finishing what is under way");
+                stop_by = Some(Instant::now() + STOP_WITHIN);
+                pump.apply(Input::Stop)
+            }
+            Some(ended) = pump.tasks.join_next() => {
+                ended_well(ended)?;
+                false
+            }
+        };
+        while let Ok(input) = inputs.try_recv() {
+            changed |= pump.apply(input);
+        }
+        while let Some(ended) = pump.tasks.try_join_next() {
+            ended_well(ended)?;
+        }
+        if changed || Instant::now() >= wake_at {
+            wake_at = pump.turn();
+        }
+        match stop_by {
+            Some(_) if pump.is_done() => return Ok(()),
+            Some(by) if Instant::now() >= by => bail!("stopped before the last requests were answered; they are safe to repeat"),
+            Some(by) => wake_at = wake_at.min(by),
+            None => {}
+        }
+    }
+}
+
+/// A task that dies ends the process: half of it alive would be worse. One that was stopped on purpose is fine.
+fn ended_well(ended: Result<(), tokio::task::JoinError>) -> Result<()> {
+    match ended {
+        Err(error) if error.is_panic() => Err(error).context("a task of the loop died"),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+struct Pump {
+    client: Client,
+    namespace: Arc<str>,
+    clock: Clock,
+    world: World,
+    sender: mpsc::Sender<Input>,
+    watches: BTreeMap<Source, (Option<Served>, AbortHandle)>,
+    tasks: JoinSet<()>,
+    /// What was logged last, of everything but healthy nodes.
+    decided: BTreeMap<(Name, Name), (Verdict, Because)>,
+    led: bool,
+    trouble: Option<Name>,
+    telemetry: Arc<Telemetry>,
+}
+
+impl Pump {
+    /// False: no decision can depend on it.
+    fn apply(&mut self, input: Input) -> bool {
+        match &input {
+            Input::Unreadable { source, name, why } => warn!(%source, %name, %why, "an object cannot be read; it is left alone, others go on"),
+            Input::Answered(key, answer) => {
+                self.telemetry.answered(key, answer);
+                debug!(?key, ?answer, "answered");
+            }
+            _ => {}
+        }
+        let changed = self.world.apply(input, self.clock.now());
+        self.telemetry.input(changed);
+        changed
+    }
+
+    /// Plans once, sends, and says when to come back.
+    fn turn(&mut self) -> Instant {
+        let began = Instant::now();
+        let now = self.clock.now();
+        let plan = plan(&self.world, now);
+        self.telemetry.planned(&plan, &self.world, now, began.elapsed());
+        self.tell(&plan);
+        self.watch(&plan);
+        for effect in plan.effects {
+            self.world.sent(&effect, now);
+            self.telemetry.sent(&effect);
+            self.send(effect);
+        }
+        let latest = began + TURN_WITHIN;
+        plan.wake_at.map_or(latest, |at| self.clock.instant(at).min(latest))
+    }
+
+    fn is_done(&self) -> bool {
+        self.world.election.is_over() && !self.world.flights.any_unanswered()
+    }
+
+    fn send(&mut self, effect: Effect) {
+        let (client, namespace, sender) = (self.client.clone(), self.namespace.clone(), self.sender.clone());
+        self.tasks.spawn(async move {
+            let input = match tokio::time::timeout(REQUEST_TIMEOUT, carry_out(&client, &effect, &namespace)).await {
+                Ok(Ok(response)) => answer::decode(&effect, &response),
+                Ok(Err(error)) => answer::lost(&effect, format!("{error:#}")),
+                Err(_) => answer::lost(&effect, format!("no answer from the API server within {REQUEST_TIMEOUT:?}")),
+            };
+            // Fails only when the loop has ended, and then nobody needs the answer.
+            let _ = sender.send(input).await;
+        });
+    }
+
+    fn watch(&mut self, plan: &Plan) {
+        let unwanted: Vec<Source> = self.watches.keys().filter(|source| !plan.watches.contains(source)).cloned().collect();
+        for source in unwanted {
+            if let Some((_, task)) = self.watches.remove(&source) {
+                task.abort();
+            }
+            info!(%source, "no longer watched");
+            self.world.apply(Input::Stopped(source), self.clock.now());
+        }
+        for source in &plan.watches {
+            let served = match source {
+                Source::Objects(kind) => self.world.served(kind).cloned(),
+                Source::Nodes | Source::Checks | Source::Kinds => None,
+            };
+            match self.watches.get(source) {
+                Some((known, _)) if *known == served => continue,
+                Some((_, task)) => task.abort(),
+                None => {}
+            }
+            let task = self.tasks.spawn(watch::watch(self.client.clone(), source.clone(), served.clone(), self.sender.clone()));
+            self.watches.insert(source.clone(), (served, task));
+        }
+    }
+
+    /// Each decision is logged once, when it changes; that a node is and stays healthy is no news.
+    fn tell(&mut self, plan: &Plan) {
+        if plan.leads != self.led {
+            self.led = plan.leads;
+            match plan.leads {
+                true => info!("leading"),
+                false => warn!(leader = ?self.world.election.leader(), "no longer leading"),
+            }
+        }
+        if self.world.election.trouble != self.trouble {
+            self.trouble = self.world.election.trouble.clone();
+            if let Some(why) = &self.trouble {
+                warn!(%why, "the leader lease cannot be read or written; nothing is started meanwhile");
+            }
+        }
+        let mut decided = BTreeMap::new();
+        for Decision { check, node, verdict, because } in &plan.decisions {
+            let key = (check.clone(), node.clone());
+            let before = self.decided.remove(&key);
+            if *verdict == Verdict::Leave {
+                if before.is_some() {
+                    info!(%check, %node, %verdict, %because, "decided");
+                }
+                continue;
+            }
+            if before.as_ref().is_none_or(|(known, reason)| known != verdict || reason != because) {
+                info!(%check, %node, %verdict, %because, "decided");
+            }
+            decided.insert(key, (*verdict, because.clone()));
+        }
+        self.decided = decided;
+    }
+}
+
+async fn carry_out(client: &Client, effect: &Effect, namespace: &str) -> Result<Response<Vec<u8>>> {
+    let request = encode::encode(effect, namespace).map(Body::from);
+    let (parts, body) = client.send(request).await?.into_parts();
+    let body = body.collect().await?.to_bytes().to_vec();
+    Ok(Response::from_parts(parts, body))
+}
+
+/// The only place that reads clocks.
+struct Clock {
+    began: Instant,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        Clock { began: Instant::now() }
+    }
+
+    fn now(&self) -> Now {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { wall: Wall(millis(wall)), mono: Mono(millis(self.began.elapsed())) }
+    }
+
+    /// A millisecond is rounded up: to wake a little early would find nothing due.
+    fn instant(&self, at: Mono) -> Instant {
+        self.began + Duration::from_millis(u64::try_from(at.0).unwrap_or(0))
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,148 @@
+//! What can be measured from outside?
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use resus_core::effect::{Effect, EffectKey};
+use resus_core::facts::Source;
+use resus_core::input::Answer;
+use resus_core::plan::Plan;
+use resus_core::time::Now;
+use resus_core::world::World;
+
+pub struct Telemetry {
+    registry: Registry,
+    began: Instant,
+    inputs: Family<[(&'static str, &'static str); 1], Counter>,
+    effects: Family<[(&'static str, &'static str); 1], Counter>,
+    answers: Family<[(&'static str, &'static str); 2], Counter>,
+    plans: Histogram,
+    decisions: Family<[(&'static str, String); 1], Gauge>,
+    nodes: Gauge,
+    checks: Gauge,
+    leads: Gauge,
+    stale: Gauge,
+    /// Milliseconds after `began` at which the loop turned last.
+    turned_at: AtomicU64,
+    ready: std::sync::Mutex<Result<(), String>>,
+}
+
+/// The loop turns every few seconds; one that has not for this long hangs.
+const TURNS_WITHIN: Duration = Duration::from_secs(60);
+
+impl Telemetry {
+    pub fn new() -> Telemetry {
+        let mut registry = Registry::with_prefix("resus");
+        let inputs = Family::default();
+        registry.register("inputs", "What was heard, by whether a decision could depend on it", inputs.clone());
+        let effects = Family::default();
+        registry.register("effects", "Requests sent, by what they are for", effects.clone());
+        let answers = Family::default();
+        registry.register("answers", "Answers to requests, by what they were for", answers.clone());
+        let plans = Histogram::new(exponential_buckets(0.000_05, 4.0, 8));
+        registry.register_with_unit("plan_duration", "How long it took to plan", Unit::Seconds, plans.clone());
+        let decisions = Family::default();
+        registry.register("decisions", "Nodes under checks, by what is done about them", decisions.clone());
+        let gauge = |registry: &mut Registry, name: &str, help: &str| {
+            let gauge = Gauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let nodes = gauge(&mut registry, "nodes", "Nodes in the cluster");
+        let checks = gauge(&mut registry, "checks", "NodeHealthChecks in the cluster");
+        let leads = gauge(&mut registry, "leader", "1 if this process leads");
+        let stale = gauge(&mut registry, "stale_sources", "Watches that may be out of date; nothing starts that depends on them");
+        Telemetry {
+            registry,
+            began: Instant::now(),
+            inputs,
+            effects,
+            answers,
+            plans,
+            decisions,
+            nodes,
+            checks,
+            leads,
+            stale,
+            turned_at: AtomicU64::new(0),
+            ready: std::sync::Mutex::new(Err("just started".into())),
+        }
+    }
+
+    pub fn input(&self, changed: bool) {
+        self.inputs.get_or_create(&[("changed", if changed { "yes" } else { "no" })]).inc();
+    }
+
+    pub fn sent(&self, effect: &Effect) {
+        self.effects.get_or_create(&[("effect", effect.verb())]).inc();
+    }
+
+    pub fn answered(&self, key: &EffectKey, answer: &Answer) {
+        let effect = match key {
+            EffectKey::Look(_) => "look",
+            EffectKey::Create(_) => "create",
+            EffectKey::Delete(..) => "delete",
+            EffectKey::Read(_) => "read",
+            EffectKey::Discover(_) => "discover",
+            EffectKey::Emit(..) => "event",
+            EffectKey::Status(_) => "status",
+            EffectKey::Lease => "lease",
+        };
+        let answer = match answer {
+            Answer::Done(_) => "done",
+            Answer::Exists => "exists",
+            Answer::Missing => "missing",
+            Answer::Conflict => "conflict",
+            Answer::Refused { .. } => "refused",
+            Answer::Unsure { .. } => "unsure",
+        };
+        self.answers.get_or_create(&[("effect", effect), ("answer", answer)]).inc();
+    }
+
+    pub fn planned(&self, plan: &Plan, world: &World, now: Now, took: Duration) {
+        self.plans.observe(took.as_secs_f64());
+        self.turned_at.store(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
+        self.nodes.set(count(world.nodes.len()));
+        self.checks.set(count(world.checks.len()));
+        self.leads.set(i64::from(plan.leads));
+        self.stale.set(count(plan.watches.iter().filter(|source| !world.is_fresh(source, now.mono)).count()));
+        self.decisions.clear();
+        for decision in &plan.decisions {
+            self.decisions.get_or_create(&[("verdict", decision.verdict.to_string())]).inc();
+        }
+        let waiting = [Source::Nodes, Source::Checks].into_iter().find(|source| !world.is_synced(source));
+        let ready = waiting.map_or(Ok(()), |source| Err(format!("{source} have not been listed yet")));
+        *self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = ready;
+    }
+
+    pub fn health(&self) -> Result<(), String> {
+        let silent_for = self.began.elapsed().saturating_sub(Duration::from_millis(self.turned_at.load(Ordering::Relaxed)));
+        match silent_for > TURNS_WITHIN {
+            true => Err(format!("the loop has not turned for {} s", silent_for.as_secs())),
+            false => Ok(()),
+        }
+    }
+
+    pub fn readiness(&self) -> Result<(), String> {
+        self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    pub fn metrics(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a String cannot fail");
+        text
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Telemetry {
+        Telemetry::new()
+    }
+}

@@ -1,0 +1,129 @@
+//! What does this response mean for the effect that was sent?
+
+use std::time::Duration;
+
+use http::{Response, StatusCode, header};
+use k8s_openapi::api::coordination::v1::Lease;
+use resus_core::effect::Effect;
+use resus_core::facts::{Name, Served, Version};
+use resus_core::input::{Answer, Fact, Input};
+use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
+use resus_core::time::Wall;
+use serde::Deserialize;
+
+use crate::observe::{self, ApiStatus, wall};
+
+pub fn decode(effect: &Effect, response: &Response<Vec<u8>>) -> Input {
+    match effect {
+        Effect::Lease(lease) => Input::LeaseAnswered(lease_answer(lease, response)),
+        _ => Input::Answered(effect.key(), answer(effect, response)),
+    }
+}
+
+/// No response came, or none in time: done or not, nobody knows.
+pub fn lost(effect: &Effect, why: String) -> Input {
+    match effect {
+        Effect::Lease(_) => Input::LeaseAnswered(LeaseAnswer::Failed { why: why.into() }),
+        _ => Input::Answered(effect.key(), Answer::Unsure { why: why.into() }),
+    }
+}
+
+fn answer(effect: &Effect, response: &Response<Vec<u8>>) -> Answer {
+    let code = response.status();
+    if code.is_success() {
+        return match fact(effect, response.body()) {
+            Ok(fact) => Answer::Done(fact),
+            // Stored it may be, but an answer that cannot be read proves nothing.
+            Err(error) => Answer::Unsure { why: format!("the answer cannot be read: {error}").into() },
+        };
+    }
+    let status = api_status(response);
+    match (code, status.reason.as_str()) {
+        (StatusCode::NOT_FOUND, _) => Answer::Missing,
+        (StatusCode::CONFLICT, "AlreadyExists") => Answer::Exists,
+        (StatusCode::CONFLICT, _) => Answer::Conflict,
+        (code, _) if code.is_client_error() => Answer::Refused { why: why(code, &status), retry_after: retry_after(response, &status) },
+        (code, _) => Answer::Unsure { why: why(code, &status) },
+    }
+}
+
+fn fact(effect: &Effect, body: &[u8]) -> serde_json::Result<Option<Fact>> {
+    Ok(match effect {
+        Effect::Look { .. } => Some(Fact::Node(observe::node(body)?)),
+        Effect::Status { .. } => Some(Fact::Check(observe::check(body)?)),
+        Effect::Discover { api_version } => Some(kinds(api_version, body)?),
+        // Of these the watch tells.
+        Effect::Create(_) | Effect::Delete { .. } | Effect::Read { .. } | Effect::Emit(_) | Effect::Lease(_) => None,
+    })
+}
+
+fn kinds(api_version: &Name, body: &[u8]) -> serde_json::Result<Fact> {
+    #[derive(Deserialize)]
+    struct List {
+        resources: Vec<Resource>,
+    }
+    #[derive(Deserialize)]
+    struct Resource {
+        name: String,
+        kind: String,
+        namespaced: bool,
+    }
+    let list: List = serde_json::from_slice(body)?;
+    // Subresources stand in the same list, as `plural/status`.
+    let resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+    let served = resources.map(|resource| (resource.kind.into(), Served { plural: resource.name.into(), namespaced: resource.namespaced }));
+    Ok(Fact::Kinds { api_version: api_version.clone(), served: served.collect() })
+}
+
+fn lease_answer(effect: &LeaseEffect, response: &Response<Vec<u8>>) -> LeaseAnswer {
+    let code = response.status();
+    let status = if code.is_success() { ApiStatus::default() } else { api_status(response) };
+    let namespace_is_gone = status.details.as_ref().is_some_and(|details| details.kind == "namespaces");
+    match (effect, code) {
+        (LeaseEffect::Namespace, code) if code.is_success() || code == StatusCode::CONFLICT => LeaseAnswer::NamespaceCreated,
+        (LeaseEffect::Create(_), StatusCode::NOT_FOUND) if namespace_is_gone => LeaseAnswer::NamespaceMissing,
+        (LeaseEffect::Read | LeaseEffect::Write(_), StatusCode::NOT_FOUND) => LeaseAnswer::Missing,
+        (LeaseEffect::Create(_) | LeaseEffect::Write(_), StatusCode::CONFLICT) => LeaseAnswer::Conflict,
+        (LeaseEffect::Namespace, code) => LeaseAnswer::Failed {
+            why: format!("cannot create the namespace of the leader lease: {}; create it, or name another with --namespace", why(code, &status)).into(),
+        },
+        (_, code) if code.is_success() => match serde_json::from_slice(response.body()).map(record) {
+            Ok(Some(record)) => LeaseAnswer::Found(record),
+            Ok(None) => LeaseAnswer::Failed { why: "the leader lease has no version".into() },
+            Err(error) => LeaseAnswer::Failed { why: format!("the leader lease cannot be read: {error}").into() },
+        },
+        (_, code) => LeaseAnswer::Failed { why: why(code, &status) },
+    }
+}
+
+fn record(lease: Lease) -> Option<Record> {
+    let spec = lease.spec.unwrap_or_default();
+    Some(Record {
+        holder: spec.holder_identity.unwrap_or_default().into(),
+        lease_for: Duration::from_secs(spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0)),
+        acquired_at: spec.acquire_time.map_or(Wall(0), |time| wall(time.0)),
+        renewed_at: spec.renew_time.map_or(Wall(0), |time| wall(time.0)),
+        transitions: spec.lease_transitions.and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+        version: Version(lease.metadata.resource_version?.into()),
+    })
+}
+
+fn api_status(response: &Response<Vec<u8>>) -> ApiStatus {
+    serde_json::from_slice(response.body()).unwrap_or_else(|_| ApiStatus {
+        message: String::from_utf8_lossy(&response.body()[..response.body().len().min(200)]).into_owned(),
+        ..ApiStatus::default()
+    })
+}
+
+fn why(code: StatusCode, status: &ApiStatus) -> Name {
+    match status.message.is_empty() {
+        true => code.to_string().into(),
+        false => format!("{} ({})", status.message, code.as_u16()).into(),
+    }
+}
+
+fn retry_after(response: &Response<Vec<u8>>, status: &ApiStatus) -> Option<Duration> {
+    let header = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let body = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds)).filter(|seconds| *seconds > 0);
+    header.or(body).map(Duration::from_secs)
+}

@@ -1,0 +1,214 @@
+//! Which request carries out this effect?
+//!
+//! Every write names what it was decided on: a version, a uid, or a name that a second attempt would
+//! choose again. So what comes late, twice, or from a leader that was deposed, is refused or harmless.
+
+use http::{Method, Request, header};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use resus_core::effect::{Creation, Effect};
+use resus_core::facts::{Name, ObjectKey};
+use resus_core::lease::{LeaseEffect, Record};
+use resus_core::nhc::{CheckStatus, Event};
+use resus_core::time::Wall;
+use serde_json::{Value, json};
+
+use crate::crd::nhc::{NodeHealthCheckStatus, Remediation, UnhealthyNode};
+use crate::names;
+use crate::observe::{status_text, timestamp};
+
+/// The API server refuses longer messages in events.
+const EVENT_MESSAGE_MAX: usize = 1024;
+
+/// `namespace` is where resus is installed.
+pub fn encode(effect: &Effect, namespace: &str) -> Request<Vec<u8>> {
+    match effect {
+        Effect::Look { node } => request(Method::GET, format!("/api/v1/nodes/{node}"), None),
+        Effect::Create(creation) => create(creation),
+        Effect::Delete { key, plural, uid } => {
+            let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": &**uid}});
+            request(Method::DELETE, object_path(key, plural, true), Some(body))
+        }
+        Effect::Read { key, plural } => request(Method::GET, object_path(key, plural, true), None),
+        Effect::Discover { api_version } => request(Method::GET, api_root(api_version), None),
+        Effect::Emit(event) => emit(event),
+        Effect::Status { check, uid: _, version, status, written_at } => {
+            let path = format!("{}/{}/{check}/status", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL);
+            // A merge patch could not remove entries of a map; and the version makes a stale write a conflict.
+            let patch = json!([
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": &*version.0},
+                {"op": "add", "path": "/status", "value": check_status(status, *written_at)},
+            ]);
+            let mut request = request(Method::PATCH, path, Some(patch));
+            request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json-patch+json"));
+            request
+        }
+        Effect::Lease(effect) => lease(effect, namespace),
+    }
+}
+
+fn create(creation: &Creation) -> Request<Vec<u8>> {
+    let mut labels = json!({names::PART_OF.0: names::PART_OF.1});
+    if creation.control_plane {
+        labels[names::CONTROL_PLANE_LABEL] = json!("");
+    }
+    let spec: Value = serde_json::from_str(&creation.body).expect("the body was made from a JSON value");
+    let body = json!({
+        "apiVersion": &*creation.key.kind.api_version,
+        "kind": &*creation.key.kind.kind,
+        "metadata": {
+            "name": &*creation.key.name,
+            "namespace": creation.key.namespace.as_deref(),
+            "labels": labels,
+            "annotations": {names::NODE_NAME: &*creation.node, names::TEMPLATE_NAME: &*creation.template},
+            "ownerReferences": [{
+                "apiVersion": names::CHECK_API_VERSION,
+                "kind": names::CHECK_KIND,
+                "name": &*creation.check,
+                "uid": &*creation.check_uid,
+                "controller": false,
+            }],
+        },
+        "spec": spec,
+    });
+    request(Method::POST, object_path(&creation.key, &creation.plural, false), Some(body))
+}
+
+fn emit(event: &Event) -> Request<Vec<u8>> {
+    let at = timestamp(event.at.whole_seconds()).to_string();
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": &*event.name, "namespace": names::EVENT_NAMESPACE},
+        "involvedObject": {
+            "apiVersion": names::CHECK_API_VERSION,
+            "kind": names::CHECK_KIND,
+            "name": &*event.check,
+            "uid": &*event.check_uid,
+        },
+        "type": if event.warning { "Warning" } else { "Normal" },
+        "reason": event.reason,
+        "message": cut(&event.message, EVENT_MESSAGE_MAX),
+        "source": {"component": names::EVENT_SOURCE},
+        "reportingComponent": names::EVENT_SOURCE,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    });
+    request(Method::POST, format!("/api/v1/namespaces/{}/events", names::EVENT_NAMESPACE), Some(body))
+}
+
+fn lease(effect: &LeaseEffect, namespace: &str) -> Request<Vec<u8>> {
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    let one = format!("{leases}/{}", names::LEADER_LEASE);
+    match effect {
+        LeaseEffect::Namespace => {
+            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            request(Method::POST, "/api/v1/namespaces".into(), Some(body))
+        }
+        LeaseEffect::Read => request(Method::GET, one, None),
+        LeaseEffect::Create(record) => request(Method::POST, leases, Some(lease_body(record, namespace))),
+        LeaseEffect::Write(record) => request(Method::PUT, one, Some(lease_body(record, namespace))),
+    }
+}
+
+fn lease_body(record: &Record, namespace: &str) -> Value {
+    let micros = |at: Wall| timestamp(at).strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let mut body = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": names::LEADER_LEASE, "namespace": namespace},
+        "spec": {
+            "holderIdentity": &*record.holder,
+            "leaseDurationSeconds": record.lease_for.as_secs(),
+            "acquireTime": micros(record.acquired_at),
+            "renewTime": micros(record.renewed_at),
+            "leaseTransitions": record.transitions,
+        },
+    });
+    if !record.version.0.is_empty() {
+        body["metadata"]["resourceVersion"] = json!(&*record.version.0);
+    }
+    body
+}
+
+fn check_status(status: &CheckStatus, written_at: Wall) -> NodeHealthCheckStatus {
+    let first_start = |node: &resus_core::nhc::UnhealthyNode| node.remediations.iter().map(|remediation| remediation.started_at).min();
+    let in_flight = status.unhealthy.iter().filter_map(|node| Some((node.name.to_string(), time(first_start(node)?))));
+    let condition = |condition: &resus_core::nhc::StatusCondition| Condition {
+        type_: condition.kind.to_string(),
+        status: status_text(&condition.status),
+        reason: condition.reason.to_string(),
+        message: condition.message.to_string(),
+        last_transition_time: time(condition.since),
+        observed_generation: None,
+    };
+    NodeHealthCheckStatus {
+        observed_nodes: status.observed,
+        healthy_nodes: status.healthy,
+        unhealthy_nodes: status.unhealthy.iter().map(unhealthy_node).collect(),
+        in_flight_remediations: in_flight.collect(),
+        conditions: status.conditions.iter().map(condition).collect(),
+        phase: status.phase.to_string(),
+        reason: status.reason.to_string(),
+        last_update_time: Some(time(written_at.whole_seconds())),
+    }
+}
+
+fn unhealthy_node(node: &resus_core::nhc::UnhealthyNode) -> UnhealthyNode {
+    let text = |name: &Name| Some(name.to_string());
+    let remediation = |remediation: &resus_core::nhc::Remediation| Remediation {
+        resource: ObjectReference {
+            api_version: text(&remediation.key.kind.api_version),
+            kind: text(&remediation.key.kind.kind),
+            namespace: remediation.key.namespace.as_ref().and_then(text),
+            name: text(&remediation.key.name),
+            uid: text(&remediation.uid),
+            ..ObjectReference::default()
+        },
+        started: Some(time(remediation.started_at)),
+        template_name: remediation.template.as_ref().map(ToString::to_string),
+    };
+    UnhealthyNode {
+        name: node.name.to_string(),
+        remediations: node.remediations.iter().map(remediation).collect(),
+        conditions_healthy_timestamp: node.healthy_since.map(time),
+    }
+}
+
+fn time(at: Wall) -> Time {
+    Time(timestamp(at))
+}
+
+fn object_path(key: &ObjectKey, plural: &str, with_name: bool) -> String {
+    let namespace = key.namespace.as_ref().map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
+    let name = if with_name { format!("/{}", key.name) } else { String::new() };
+    format!("{}{namespace}/{plural}{name}", api_root(&key.kind.api_version))
+}
+
+/// `v1` is the core group, which has a root of its own.
+pub fn api_root(api_version: &str) -> String {
+    match api_version.contains('/') {
+        true => format!("/apis/{api_version}"),
+        false => format!("/api/{api_version}"),
+    }
+}
+
+fn request(method: Method, path: String, body: Option<Value>) -> Request<Vec<u8>> {
+    let uri = match method {
+        Method::POST | Method::PUT | Method::PATCH => format!("{path}?fieldManager={}", names::MANAGER),
+        _ => path,
+    };
+    Request::builder()
+        .method(method)
+        .uri(uri)
+        .header(header::ACCEPT, "application/json")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(body.map(|body| body.to_string().into_bytes()).unwrap_or_default())
+        .expect("paths are made of API names, which need no escaping")
+}
+
+fn cut(text: &str, max: usize) -> &str {
+    let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= max).last().unwrap_or(0);
+    &text[..end]
+}

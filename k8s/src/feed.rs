@@ -1,0 +1,180 @@
+//! How is a source listed and watched?
+
+use http::{Method, Request, header};
+use resus_core::facts::{Name, Served, Source};
+use resus_core::input::{Fact, Gone, Input};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::encode::api_root;
+use crate::names;
+use crate::observe::{self, ApiStatus, MetaOnly};
+
+/// Nodes are large: a page of this many keeps the peak of memory low and is still quick.
+const PAGE: u32 = 100;
+/// The server ends a watch after this long. Each end is a moment of doubt, so we ask for a long one.
+const WATCH_SECONDS: u32 = 3600;
+/// Of definitions only the names matter; their schemas are megabytes.
+const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const ONLY_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// `served` is how the API serves the kind of [`Source::Objects`]; the others are well known.
+pub fn list(source: &Source, served: Option<&Served>, page: Option<&str>) -> Request<Vec<u8>> {
+    let page = page.map(|page| format!("&continue={page}")).unwrap_or_default();
+    get(format!("{}?limit={PAGE}{page}", path(source, served)), source, ONLY_METADATA_LIST)
+}
+
+pub fn watch(source: &Source, served: Option<&Served>, version: &str) -> Request<Vec<u8>> {
+    let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}");
+    get(format!("{}?{query}", path(source, served)), source, ONLY_METADATA)
+}
+
+fn path(source: &Source, served: Option<&Served>) -> String {
+    match source {
+        Source::Nodes => "/api/v1/nodes".into(),
+        Source::Checks => format!("{}/{}", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL),
+        Source::Kinds => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".into(),
+        Source::Objects(kind) => {
+            format!("{}/{}", api_root(&kind.api_version), served.map_or_else(|| kind.kind.to_lowercase().into(), |served| served.plural.clone()))
+        }
+    }
+}
+
+fn get(uri: String, source: &Source, only_metadata: &str) -> Request<Vec<u8>> {
+    let accept = match source {
+        Source::Kinds => only_metadata,
+        Source::Nodes | Source::Checks | Source::Objects(_) => "application/json",
+    };
+    Request::builder()
+        .method(Method::GET)
+        .uri(uri)
+        .header(header::ACCEPT, accept)
+        // Watches of 1.37 are compressed event by event, which the client cannot read; and loopback is cheap.
+        .header(header::ACCEPT_ENCODING, "identity")
+        .body(Vec::new())
+        .expect("paths are made of API names, which need no escaping")
+}
+
+/// A page of a list.
+pub struct Page {
+    pub inputs: Vec<Input>,
+    pub version: String,
+    /// Where the next page begins.
+    pub next: Option<String>,
+}
+
+pub fn read_page(source: &Source, body: &[u8]) -> serde_json::Result<Page> {
+    #[derive(Deserialize)]
+    struct List<'a> {
+        metadata: ListMeta,
+        #[serde(borrow, default)]
+        items: Option<Vec<&'a RawValue>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ListMeta {
+        #[serde(default)]
+        resource_version: String,
+        #[serde(default, rename = "continue")]
+        next: String,
+    }
+    let list: List = serde_json::from_slice(body)?;
+    let inputs = list.items.unwrap_or_default().iter().map(|item| seen(source, item.get().as_bytes())).collect();
+    Ok(Page { inputs, version: list.metadata.resource_version, next: Some(list.metadata.next).filter(|next| !next.is_empty()) })
+}
+
+/// A line of a watch.
+pub enum Line {
+    /// What it says, and the version from which to go on after it.
+    Input(Input, Option<String>),
+    /// The version is too old: list again.
+    Expired,
+    Error(ApiStatus),
+}
+
+pub fn read_line(source: &Source, line: &[u8]) -> serde_json::Result<Line> {
+    #[derive(Deserialize)]
+    struct Event<'a> {
+        #[serde(rename = "type")]
+        kind: &'a str,
+        #[serde(borrow)]
+        object: &'a RawValue,
+    }
+    let event: Event = serde_json::from_slice(line)?;
+    let json = event.object.get().as_bytes();
+    Ok(match event.kind {
+        "ADDED" | "MODIFIED" => {
+            let input = seen(source, json);
+            let version = match &input {
+                Input::Seen(Fact::Node(node)) => Some(node.version.0.to_string()),
+                Input::Seen(Fact::Check(check)) => Some(check.version.0.to_string()),
+                Input::Seen(Fact::Object(object)) => Some(object.version.0.to_string()),
+                _ => version_of(json),
+            };
+            Line::Input(input, version)
+        }
+        "DELETED" => Line::Input(gone(source, json)?, version_of(json)),
+        "BOOKMARK" => Line::Input(Input::Heard(source.clone()), version_of(json)),
+        _ => {
+            let status: ApiStatus = serde_json::from_slice(json)?;
+            match status.code {
+                410 => Line::Expired,
+                _ => Line::Error(status),
+            }
+        }
+    })
+}
+
+fn seen(source: &Source, json: &[u8]) -> Input {
+    let fact = match source {
+        Source::Nodes => observe::node(json).map(Fact::Node),
+        Source::Checks => observe::check(json).map(Fact::Check),
+        Source::Kinds => observe::definition(json),
+        Source::Objects(kind) => observe::object(json, kind).map(Fact::Object),
+    };
+    match fact {
+        Ok(fact) => Input::Seen(fact),
+        Err(error) => {
+            let name = serde_json::from_slice::<MetaOnly>(json).map_or_else(|_| "?".into(), |view| full_name(&view));
+            Input::Unreadable { source: source.clone(), name, why: error.to_string().into() }
+        }
+    }
+}
+
+/// Of what is gone only the name has to be readable.
+fn gone(source: &Source, json: &[u8]) -> serde_json::Result<Input> {
+    let MetaOnly { metadata } = serde_json::from_slice(json)?;
+    Ok(Input::Gone(match source {
+        Source::Nodes => Gone::Node(metadata.name.into()),
+        Source::Checks => Gone::Check(metadata.name.into()),
+        Source::Kinds => Gone::Definition { group: observe::group_of(&metadata.name) },
+        Source::Objects(kind) => {
+            let key = resus_core::facts::ObjectKey {
+                kind: kind.clone(),
+                namespace: metadata.namespace.map(Into::into),
+                name: metadata.name.into(),
+            };
+            Gone::Object(key, metadata.uid.into())
+        }
+    }))
+}
+
+fn full_name(view: &MetaOnly) -> Name {
+    match &view.metadata.namespace {
+        Some(namespace) => format!("{namespace}/{}", view.metadata.name).into(),
+        None => view.metadata.name.as_str().into(),
+    }
+}
+
+fn version_of(json: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct View {
+        metadata: Meta,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Meta {
+        resource_version: String,
+    }
+    serde_json::from_slice::<View>(json).ok().map(|view| view.metadata.resource_version)
+}

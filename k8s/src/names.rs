@@ -1,0 +1,34 @@
+//! Which names do we share with the API and with other programs?
+
+/// Who we are in managedFields, and the label value on CRDs that are ours.
+pub const MANAGER: &str = "resus";
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+
+pub const CHECK_API_VERSION: &str = "remediation.medik8s.io/v1alpha1";
+pub const CHECK_KIND: &str = "NodeHealthCheck";
+pub const CHECK_PLURAL: &str = "nodehealthchecks";
+
+/// On every remediation, as remediators select on it.
+pub const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "node-healthcheck-controller");
+pub const CONTROL_PLANE_LABEL: &str = "remediation.medik8s.io/isControlPlaneNode";
+pub const NODE_NAME: &str = "remediation.medik8s.io/node-name";
+pub const TEMPLATE_NAME: &str = "remediation.medik8s.io/template-name";
+/// On a template, with any value: its provider can work on several objects per node.
+pub const MULTIPLE_TEMPLATES: &str = "remediation.medik8s.io/multiple-templates-support";
+
+/// Providers label their ClusterRoles with it, so that we may create their objects.
+pub const AGGREGATION: (&str, &str) = ("rbac.ext-remediation/aggregate-to-ext-remediation", "true");
+
+/// The annotations of Nodes that anybody asks for; all others are dropped while decoding.
+pub const NODE_ANNOTATIONS: [&str; 3] = [
+    "remediation.medik8s.io/manually-confirmed-healthy",
+    "machineconfiguration.openshift.io/currentConfig",
+    "machineconfiguration.openshift.io/desiredConfig",
+];
+
+/// The Lease of the leader, in the namespace where resus is installed.
+pub const LEADER_LEASE: &str = "resus-controller";
+/// Events on cluster-scoped objects go there.
+pub const EVENT_NAMESPACE: &str = "default";
+/// The source of the reference's events, on which users filter.
+pub const EVENT_SOURCE: &str = "NodeHealthCheck";

@@ -1,0 +1,439 @@
+//! What does this object say?
+//!
+//! Objects are decoded straight into the few facts that decisions need; the rest of an 11 KB Node is
+//! skipped while it is read. What cannot be decoded is an error with a sentence, for this object alone.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use resus_core::escalate::TEMPLATE_SUFFIX;
+use resus_core::facts::{
+    Amount, Check, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Policy, Requirement, Rule, Selector, Status, Taint, Threshold,
+    Version,
+};
+use resus_core::input::Fact;
+use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
+use resus_core::time::Wall;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::crd::nhc::{NodeHealthCheckSpec, NodeHealthCheckStatus};
+use crate::names;
+use crate::quantity::{self, IntOrPercent};
+
+/// Without any threshold in the check.
+const DEFAULT_THRESHOLD: Threshold = Threshold::MaxUnhealthy(Amount::Percent(49));
+
+pub fn node(json: &[u8]) -> serde_json::Result<Node> {
+    serde_json::from_slice::<NodeView>(json).map(NodeView::into_facts)
+}
+
+pub fn check(json: &[u8]) -> serde_json::Result<Check> {
+    serde_json::from_slice::<CheckView>(json).map(CheckView::into_facts)
+}
+
+pub fn object(json: &[u8], kind: &Kind) -> serde_json::Result<Object> {
+    serde_json::from_slice::<ObjectView>(json).map(|view| view.into_facts(kind))
+}
+
+pub fn definition(json: &[u8]) -> serde_json::Result<Fact> {
+    serde_json::from_slice::<MetaOnly>(json).map(|view| Fact::Definition { group: group_of(&view.metadata.name) })
+}
+
+/// A definition is named `plural.group`.
+pub fn group_of(definition: &str) -> Name {
+    definition.split_once('.').map_or("", |(_, group)| group).into()
+}
+
+#[derive(Deserialize)]
+pub struct MetaOnly {
+    pub metadata: Meta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    pub name: String,
+    pub namespace: Option<String>,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default)]
+    generation: i64,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<IgnoredAny>,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default, deserialize_with = "asked_for")]
+    annotations: Vec<(Box<str>, Box<str>)>,
+    #[serde(default)]
+    finalizers: Option<Vec<IgnoredAny>>,
+    #[serde(default)]
+    owner_references: Option<Vec<OwnerView>>,
+}
+
+impl Meta {
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.iter().find(|(own, _)| &**own == key).map(|(_, value)| &**value)
+    }
+
+    fn created_at(&self) -> Wall {
+        self.creation_timestamp.as_ref().map_or(Wall(0), |time| wall(time.0))
+    }
+}
+
+#[derive(Deserialize)]
+struct OwnerView {
+    uid: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct NodeView {
+    metadata: Meta,
+    #[serde(default)]
+    spec: NodeSpecView,
+    #[serde(default)]
+    status: NodeStatusView,
+}
+
+#[derive(Default, Deserialize)]
+struct NodeSpecView {
+    #[serde(default)]
+    unschedulable: bool,
+    #[serde(default)]
+    taints: Option<Vec<TaintView>>,
+}
+
+#[derive(Deserialize)]
+struct TaintView {
+    key: Box<str>,
+    #[serde(default)]
+    value: Box<str>,
+    effect: Box<str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeStatusView {
+    #[serde(default)]
+    conditions: Option<Vec<ConditionView>>,
+    #[serde(default)]
+    node_info: NodeInfoView,
+}
+
+#[derive(Default, Deserialize)]
+struct NodeInfoView {
+    #[serde(default, rename = "bootID")]
+    boot_id: Box<str>,
+    #[serde(default, rename = "kubeletVersion")]
+    kubelet_version: Box<str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConditionView {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    status: String,
+    last_transition_time: Option<Time>,
+}
+
+impl ConditionView {
+    fn into_facts(self) -> Condition {
+        // A condition without a date counts from when it is first seen: the future is cut off at now.
+        let since = self.last_transition_time.map_or(Wall(i64::MAX), |time| wall(time.0));
+        Condition { kind: self.kind, status: self.status.as_str().into(), since }
+    }
+}
+
+impl NodeView {
+    fn into_facts(self) -> Node {
+        let NodeView { metadata, spec, status } = self;
+        let asked_for = |(key, _): &(Box<str>, Box<str>)| names::NODE_ANNOTATIONS.contains(&&**key);
+        let taints = spec.taints.unwrap_or_default().into_iter().map(|TaintView { key, value, effect }| Taint { key, value, effect });
+        Node {
+            name: metadata.name.into(),
+            uid: metadata.uid.into(),
+            version: Version(metadata.resource_version.into()),
+            labels: metadata.labels.unwrap_or_default().into_iter().collect(),
+            annotations: metadata.annotations.into_iter().filter(asked_for).collect(),
+            conditions: status.conditions.unwrap_or_default().into_iter().map(ConditionView::into_facts).collect(),
+            taints: taints.collect(),
+            boot_id: status.node_info.boot_id,
+            kubelet_version: status.node_info.kubelet_version,
+            unschedulable: spec.unschedulable,
+            deleting: metadata.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+/// The spec is read a second time, on its own, so that a spec of the wrong shape is a status, not a silence.
+#[derive(Deserialize)]
+struct CheckView {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Value,
+    #[serde(default)]
+    status: Value,
+}
+
+impl CheckView {
+    fn into_facts(self) -> Check {
+        let CheckView { metadata, spec, status } = self;
+        let policy = serde_json::from_value(spec).map_err(|error| invalid(format!("spec: {error}"))).and_then(policy);
+        // A status that somebody mangled is not ours any more: it is written anew.
+        let status = serde_json::from_value(status).map(check_status).unwrap_or_default();
+        Check {
+            created_at: metadata.created_at(),
+            name: metadata.name.into(),
+            uid: metadata.uid.into(),
+            version: Version(metadata.resource_version.into()),
+            generation: metadata.generation,
+            deleting: metadata.deletion_timestamp.is_some(),
+            policy,
+            status,
+        }
+    }
+}
+
+fn policy(spec: NodeHealthCheckSpec) -> Result<Policy, Invalid> {
+    Ok(Policy {
+        selector: selector(spec.selector.as_ref())?,
+        rules: rules(&spec)?,
+        threshold: threshold(&spec)?,
+        template: template(&spec)?,
+        pause_requests: spec.pause_requests.into_iter().map(Into::into).collect(),
+    })
+}
+
+fn selector(selector: Option<&LabelSelector>) -> Result<Selector, Invalid> {
+    let selector = selector.cloned().unwrap_or_default();
+    let labels = selector.match_labels.unwrap_or_default().into_iter();
+    let mut requirements: Vec<Requirement> = labels.map(|(key, value)| Requirement::In(key.into(), vec![value.into()])).collect();
+    for expression in selector.match_expressions.unwrap_or_default() {
+        let (key, values) = (Box::from(expression.key), expression.values.unwrap_or_default());
+        let values: Vec<Box<str>> = values.into_iter().map(Into::into).collect();
+        requirements.push(match (expression.operator.as_str(), values.is_empty()) {
+            ("In", false) => Requirement::In(key, values),
+            ("NotIn", false) => Requirement::NotIn(key, values),
+            ("Exists", true) => Requirement::Exists(key),
+            ("DoesNotExist", true) => Requirement::DoesNotExist(key),
+            (operator @ ("In" | "NotIn"), true) => {
+                return Err(invalid(format!("spec.selector: {operator} on {key} needs at least one value")));
+            }
+            (operator @ ("Exists" | "DoesNotExist"), false) => {
+                return Err(invalid(format!("spec.selector: {operator} on {key} takes no values")));
+            }
+            (operator, _) => {
+                return Err(invalid(format!("spec.selector: {operator:?} is no operator: write In, NotIn, Exists or DoesNotExist")));
+            }
+        });
+    }
+    Ok(Selector(requirements))
+}
+
+fn rules(spec: &NodeHealthCheckSpec) -> Result<Vec<Rule>, Invalid> {
+    if spec.unhealthy_conditions.is_empty() {
+        return Err(invalid("spec.unhealthyConditions is empty: nothing would ever be unhealthy; leave it out for the defaults".into()));
+    }
+    let rule = |condition: &crate::crd::nhc::UnhealthyCondition| {
+        let what = format!("spec.unhealthyConditions, {}={}", condition.kind, condition.status);
+        let lasts_for = quantity::parse_duration(&condition.duration).map_err(|error| invalid(format!("{what}: {error}")))?;
+        let lasts_for = lasts_for.non_negative().ok_or_else(|| invalid(format!("{what}: the duration must not be negative")))?;
+        Ok(Rule { kind: condition.kind.as_str().into(), status: condition.status.as_str().into(), lasts_for })
+    };
+    spec.unhealthy_conditions.iter().map(rule).collect()
+}
+
+fn threshold(spec: &NodeHealthCheckSpec) -> Result<Threshold, Invalid> {
+    let amount = |field: &str, value: &IntOrPercent| match value {
+        IntOrPercent::Int(count) if *count < 0 => Err(invalid(format!("{field} must not be negative: {count}"))),
+        IntOrPercent::Int(count) => Ok(Amount::Count(u32::try_from(*count).unwrap_or(u32::MAX))),
+        IntOrPercent::Percent(percent) => Ok(Amount::Percent((*percent).min(100))),
+    };
+    match (&spec.min_healthy, &spec.max_unhealthy) {
+        (Some(_), Some(_)) => Err(invalid("minHealthy and maxUnhealthy cannot be specified at the same time".into())),
+        (Some(min), None) => amount("minHealthy", min).map(Threshold::MinHealthy),
+        (None, Some(max)) => amount("maxUnhealthy", max).map(Threshold::MaxUnhealthy),
+        (None, None) => Ok(DEFAULT_THRESHOLD),
+    }
+}
+
+fn template(spec: &NodeHealthCheckSpec) -> Result<ObjectKey, Invalid> {
+    let reference = &spec.remediation_template;
+    let given = |field: &Option<String>, name: &str| -> Result<Name, Invalid> {
+        let value = field.as_deref().filter(|value| !value.is_empty());
+        value.map(Into::into).ok_or_else(|| invalid(format!("spec.remediationTemplate.{name} is missing")))
+    };
+    let kind = Kind { api_version: given(&reference.api_version, "apiVersion")?, kind: given(&reference.kind, "kind")? };
+    if kind.kind.strip_suffix(TEMPLATE_SUFFIX).is_none_or(str::is_empty) {
+        return Err(invalid(format!("spec.remediationTemplate.kind is {}: the kind of a template ends with Template", kind.kind)));
+    }
+    if kind.api_version.split('/').count() != 2 {
+        return Err(invalid(format!("spec.remediationTemplate.apiVersion is {}: write group/version", kind.api_version)));
+    }
+    let namespace = reference.namespace.as_deref().filter(|namespace| !namespace.is_empty()).map(Into::into);
+    Ok(ObjectKey { kind, namespace, name: given(&reference.name, "name")? })
+}
+
+fn check_status(status: NodeHealthCheckStatus) -> CheckStatus {
+    let condition = |condition: k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| StatusCondition {
+        kind: condition.type_.into(),
+        status: condition.status.as_str().into(),
+        reason: condition.reason.into(),
+        message: condition.message.into(),
+        since: wall(condition.last_transition_time.0),
+    };
+    CheckStatus {
+        observed: status.observed_nodes,
+        healthy: status.healthy_nodes,
+        unhealthy: status.unhealthy_nodes.into_iter().map(unhealthy_node).collect(),
+        conditions: status.conditions.into_iter().map(condition).collect(),
+        phase: status.phase.into(),
+        reason: status.reason.into(),
+    }
+}
+
+fn unhealthy_node(node: crate::crd::nhc::UnhealthyNode) -> UnhealthyNode {
+    let remediation = |remediation: crate::crd::nhc::Remediation| {
+        let resource = remediation.resource;
+        let kind = Kind { api_version: resource.api_version.unwrap_or_default().into(), kind: resource.kind.unwrap_or_default().into() };
+        Remediation {
+            key: ObjectKey { kind, namespace: resource.namespace.map(Into::into), name: resource.name.unwrap_or_default().into() },
+            uid: resource.uid.unwrap_or_default().into(),
+            started_at: remediation.started.map_or(Wall(0), |time| wall(time.0)),
+            template: remediation.template_name.map(Into::into),
+        }
+    };
+    UnhealthyNode {
+        name: node.name.into(),
+        remediations: node.remediations.into_iter().map(remediation).collect(),
+        healthy_since: node.conditions_healthy_timestamp.map(|time| wall(time.0)),
+    }
+}
+
+#[derive(Deserialize)]
+struct ObjectView {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Option<Value>,
+    #[serde(default)]
+    status: Option<Value>,
+}
+
+impl ObjectView {
+    fn into_facts(self, kind: &Kind) -> Object {
+        let ObjectView { metadata, spec, status } = self;
+        let name: Name = metadata.name.as_str().into();
+        Object {
+            uid: metadata.uid.as_str().into(),
+            version: Version(metadata.resource_version.as_str().into()),
+            created_at: metadata.created_at(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            finalizers: metadata.finalizers.as_ref().map_or(0, |all| u32::try_from(all.len()).unwrap_or(u32::MAX)),
+            node: metadata.annotation(names::NODE_NAME).map_or_else(|| name.clone(), Into::into),
+            template: metadata.annotation(names::TEMPLATE_NAME).map(Into::into),
+            allows_several: metadata.annotation(names::MULTIPLE_TEMPLATES).is_some(),
+            processing: condition_is_true(status.as_ref(), "Processing"),
+            body: kind.kind.ends_with(TEMPLATE_SUFFIX).then(|| body(spec.as_ref())),
+            owners: metadata.owner_references.unwrap_or_default().into_iter().map(|owner| owner.uid).collect(),
+            key: ObjectKey { kind: kind.clone(), namespace: metadata.namespace.map(Into::into), name },
+        }
+    }
+}
+
+/// `spec.template.spec`; an empty one where the template asks for nothing.
+fn body(spec: Option<&Value>) -> Result<Name, Invalid> {
+    let template = spec.and_then(|spec| spec.get("template")).filter(|template| !template.is_null());
+    match template {
+        None => Err(invalid("it has no spec.template".into())),
+        Some(Value::Object(template)) => match template.get("spec") {
+            None | Some(Value::Null) => Ok("{}".into()),
+            Some(body @ Value::Object(_)) => Ok(body.to_string().into()),
+            Some(_) => Err(invalid("its spec.template.spec is not an object".into())),
+        },
+        Some(_) => Err(invalid("its spec.template is not an object".into())),
+    }
+}
+
+fn condition_is_true(status: Option<&Value>, kind: &str) -> bool {
+    let conditions = status.and_then(|status| status.get("conditions")).and_then(Value::as_array);
+    let matches = |condition: &Value| condition.get("type") == Some(&kind.into()) && condition.get("status") == Some(&"True".into());
+    conditions.is_some_and(|all| all.iter().any(matches))
+}
+
+fn invalid(why: String) -> Invalid {
+    Invalid(why.into())
+}
+
+pub fn wall(at: Timestamp) -> Wall {
+    Wall(at.as_millisecond())
+}
+
+/// Out of range only beyond the year 9999.
+pub fn timestamp(at: Wall) -> Timestamp {
+    Timestamp::from_millisecond(at.0).unwrap_or(if at.0 < 0 { Timestamp::MIN } else { Timestamp::MAX })
+}
+
+/// Annotations can be large (last-applied-configuration): what nobody asks for is not even copied.
+fn asked_for<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Box<str>, Box<str>)>, D::Error> {
+    struct Asked;
+    impl<'de> Visitor<'de> for Asked {
+        type Value = Vec<(Box<str>, Box<str>)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("annotations")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut asked = Vec::new();
+            while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+                let ours = [names::NODE_NAME, names::TEMPLATE_NAME, names::MULTIPLE_TEMPLATES].contains(&&*key);
+                if ours || names::NODE_ANNOTATIONS.contains(&&*key) {
+                    asked.push((Box::from(&*key), map.next_value()?));
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            asked.sort_unstable();
+            Ok(asked)
+        }
+    }
+    deserializer.deserialize_any(Asked)
+}
+
+/// The condition statuses of metav1 are texts.
+pub fn status_text(status: &Status) -> String {
+    status.to_string()
+}
+
+/// What a Status object of the API says; also the shape of errors in a watch.
+#[derive(Debug, Default, Deserialize, Serialize)]
+pub struct ApiStatus {
+    #[serde(default)]
+    pub code: u16,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub message: String,
+    #[serde(default)]
+    pub details: Option<ApiStatusDetails>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiStatusDetails {
+    #[serde(default)]
+    pub kind: String,
+    #[serde(default)]
+    pub retry_after_seconds: u32,
+}

@@ -1,0 +1,236 @@
+//! `resus controller`: watch nodes and checks, and act.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use clap::builder::ValueParser;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use resus_core::lease::Timing;
+use resus_driver::pump::{self, Settings};
+use resus_driver::telemetry::Telemetry;
+use resus_driver::admin;
+use resus_k8s::quantity;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+use tracing_subscriber::EnvFilter;
+
+/// Run the controller: judge nodes by the NodeHealthChecks in the cluster, and have unhealthy ones remediated.
+///
+/// Several may run; one leads. Needs nothing in the cluster but deploy/crds; the namespace for its leader
+/// lease is created if it is missing.
+#[derive(Args)]
+pub struct Controller {
+    /// File with the cluster's address and credentials. Without it: KUBECONFIG, ~/.kube/config, or, inside a
+    /// cluster, the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig to use, instead of its current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Where resus is installed; holds the leader lease.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "poison-pill", value_parser = namespace)]
+    namespace: String,
+
+    /// Address for /metrics; 0 for none. The default gives way if it is taken.
+    #[arg(long, value_name = "ADDRESS", default_value = ":8080", value_parser = ValueParser::from(bind_address))]
+    metrics_bind_address: Bind,
+
+    /// Address for /healthz and /readyz; 0 for none. The default gives way if it is taken.
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081", value_parser = ValueParser::from(bind_address))]
+    health_probe_bind_address: Bind,
+
+    /// How long others wait before they take over from a leader that is not heard of.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    leader_elect_lease_duration: Duration,
+
+    /// How long a leader goes on without having renewed its lease.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    leader_elect_renew_deadline: Duration,
+
+    /// How often the lease is renewed, or looked at.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    leader_elect_retry_period: Duration,
+
+    /// How logs look.
+    #[arg(long, value_enum, default_value = "text")]
+    log_format: LogFormat,
+
+    /// What is logged, such as info, debug or resus_driver=debug.
+    #[arg(long, env = "RESUS_LOG", value_name = "FILTER", default_value = "info")]
+    log: String,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Controller {
+    pub fn run(self) -> Result<()> {
+        // Two threads: the loop decides on one, the other keeps watches and answers flowing.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        runtime.block_on(self.control())
+    }
+
+    async fn control(self) -> Result<()> {
+        let Controller {
+            kubeconfig,
+            context,
+            namespace,
+            metrics_bind_address,
+            health_probe_bind_address,
+            leader_elect_lease_duration,
+            leader_elect_renew_deadline,
+            leader_elect_retry_period,
+            log_format,
+            log,
+        } = self;
+        start_logs(log_format, &log)?;
+        let timing = Timing {
+            lease_for: leader_elect_lease_duration,
+            renew_within: leader_elect_renew_deadline,
+            retry_each: leader_elect_retry_period,
+        };
+        timing.check().map_err(anyhow::Error::msg)?;
+        let config = configuration(kubeconfig, context).await?;
+        let server = config.cluster_url.clone();
+        let client = Client::try_from(config).context("cannot make a client from the configuration")?;
+        let identity = identity();
+        info!(version = env!("CARGO_PKG_VERSION"), %server, %namespace, %identity, "resus controller starts");
+
+        let telemetry = Arc::new(Telemetry::new());
+        let mut listeners = Vec::new();
+        for (what, bind) in [("metrics", metrics_bind_address), ("health probes", health_probe_bind_address)] {
+            listeners.extend(listen(what, bind).await?);
+        }
+        let endpoints = async {
+            let all = listeners.into_iter().map(|listener| admin::serve(listener, telemetry.clone()));
+            match futures_all(all).await {
+                Some(Err(error)) => error,
+                Some(Ok(())) | None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            done = pump::run(client, Settings { namespace, identity, timing }, telemetry.clone(), asked_to_stop()?) => done,
+            error = endpoints => Err(error),
+        }
+    }
+}
+
+/// The first of several endless futures that ends after all.
+async fn futures_all<T>(all: impl Iterator<Item = impl Future<Output = T> + Send>) -> Option<T> {
+    let all: Vec<_> = all.map(Box::pin).collect();
+    match all.is_empty() {
+        true => None,
+        false => Some(futures::future::select_all(all).await.0),
+    }
+}
+
+async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Config> {
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let mut config = match kubeconfig {
+        Some(file) => {
+            let kubeconfig = Kubeconfig::read_from(&file).with_context(|| format!("cannot read the kubeconfig {}", file.display()))?;
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+            config.with_context(|| format!("the kubeconfig {} cannot be used", file.display()))?
+        }
+        None if options.context.is_some() => {
+            Config::from_kubeconfig(&options).await.context("no usable kubeconfig in KUBECONFIG or ~/.kube/config")?
+        }
+        None => Config::infer().await.context("no kubeconfig given, none found, and not inside a cluster: use --kubeconfig FILE")?,
+    };
+    // The loop has its own patience: a retry inside the client would hide that the server is away, and a write
+    // that is repeated behind our back could arrive after we gave up the leadership.
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(3));
+    config.read_timeout = None;
+    config.write_timeout = None;
+    Ok(config)
+}
+
+fn start_logs(format: LogFormat, filter: &str) -> Result<()> {
+    let filter = EnvFilter::try_new(filter).with_context(|| format!("--log {filter}: write a level, or target=level"))?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Json => logs.json().flatten_event(true).init(),
+        LogFormat::Text => logs.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+    }
+    Ok(())
+}
+
+/// Host, process and chance: two processes never share it, whatever their hosts are called.
+fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "resus" } else { host.trim() };
+    format!("{host}_{}_{:08x}", std::process::id(), RandomState::new().hash_one(()) as u32)
+}
+
+fn asked_to_stop() -> Result<impl Future<Output = ()>> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
+}
+
+/// Where to listen; a default yields to whoever has the port, an address that was asked for does not.
+#[derive(Clone, Copy)]
+struct Bind {
+    address: Option<SocketAddr>,
+    is_default: bool,
+}
+
+async fn listen(what: &str, bind: Bind) -> Result<Option<TcpListener>> {
+    let Some(address) = bind.address else { return Ok(None) };
+    match admin::bind(address).await {
+        Ok(listener) => {
+            info!(address = %listener.local_addr()?, "serving {what}");
+            Ok(Some(listener))
+        }
+        Err(error) if bind.is_default => {
+            warn!(why = format!("{error:#}"), "no {what}: name a free address, or 0 for none");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn bind_address(text: &str) -> Result<Bind, String> {
+    let is_default = matches!(text, ":8080" | ":8081");
+    if text == "0" {
+        return Ok(Bind { address: None, is_default });
+    }
+    let address = match text.strip_prefix(':') {
+        Some(port) => port.parse().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)).ok(),
+        None => text.parse().ok(),
+    };
+    match address {
+        Some(address) => Ok(Bind { address: Some(address), is_default }),
+        None => Err("write IP:PORT, :PORT, or 0 for none".into()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = quantity::parse_duration(text).map_err(|error| error.to_string())?;
+    duration.non_negative().ok_or_else(|| "must not be negative".into())
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    match !text.is_empty() && text.len() <= 63 && text.chars().all(fits) && !text.starts_with('-') && !text.ends_with('-') {
+        true => Ok(text.into()),
+        false => Err("a namespace has lower-case letters, digits and dashes, at most 63".into()),
+    }
+}

@@ -1,0 +1,29 @@
+//! Node auto-repair for Kubernetes.
+
+use clap::{Parser, Subcommand};
+
+mod cmd {
+    pub mod controller;
+    pub mod manifests;
+}
+
+/// Finds out which nodes are broken, by rules that you write, and has them repaired.
+#[derive(Parser)]
+#[command(name = "resus", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Controller(cmd::controller::Controller),
+    Manifests(cmd::manifests::Manifests),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Controller(controller) => controller.run(),
+        Command::Manifests(manifests) => manifests.run(),
+    }
+}

@@ -1,0 +1,64 @@
+//! Can the real parts be had here, and what happens to a story if not?
+//!
+//! A story that cannot run says so loudly and is counted; where everything must run (CI), it fails instead.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::cluster::{Builder, Cluster};
+use crate::process::run;
+
+/// A first build of everything takes 15 minutes on 2 cores, and several tests may wait for it at once.
+const BUILT_WITHIN: Duration = Duration::from_secs(45 * 60);
+
+/// Starts the cluster, or skips the story if the real parts cannot be had. Parts that are there but do not start are
+/// no reason to skip: that is a panic.
+pub async fn cluster_or_skip(builder: Builder) -> Option<Cluster> {
+    match programs().await {
+        Ok(programs) => Some(builder.start_from(&programs).await.expect("the real parts are there, so they start")),
+        Err(why) => {
+            skip(&format!("{why:#}"));
+            None
+        }
+    }
+}
+
+/// Says that a story is skipped and why. Panics instead if `RESUS_REQUIRE_REAL=1`, and adds a line to the file named
+/// by `RESUS_SKIPPED_FILE`, if set, so that a run can count what it did not show.
+pub fn skip(why: &str) {
+    assert!(std::env::var("RESUS_REQUIRE_REAL").as_deref() != Ok("1"), "RESUS_REQUIRE_REAL=1, but: {why}");
+    let story = std::thread::current().name().unwrap_or("a story").to_owned();
+    let line = format!("SKIPPED: {story}: {}\n", why.replace('\n', " "));
+    // Not by eprintln!, which the test runner swallows when a test passes. Nobody to tell is no reason to fail.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(file) = std::env::var_os("RESUS_SKIPPED_FILE") {
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&file)
+            .and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("the file in RESUS_SKIPPED_FILE can be written");
+    }
+}
+
+/// The folder of etcd, kube-apiserver, kube-controller-manager and kubectl; built if they are missing.
+pub(crate) async fn programs() -> anyhow::Result<PathBuf> {
+    let build = checkout()?.join("tests/kube/build");
+    let said = run(&Command::new(&build), BUILT_WITHIN).await?;
+    let folder = said.ok().context("the real Kubernetes parts cannot be had")?;
+    Ok(PathBuf::from(folder.trim_end()))
+}
+
+/// Where the running test belongs to. What cargo says at run time goes before what it said at compile time: a checkout that
+/// was copied or moved may run programs that were compiled in another.
+fn checkout() -> anyhow::Result<PathBuf> {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let mut above = package.ancestors();
+    let found = above.find(|folder| folder.join("tests/kube/build").exists());
+    found.map(Path::to_owned).with_context(|| format!("no tests/kube/build in or above {}", package.display()))
+}
