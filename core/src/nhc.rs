@@ -59,6 +59,7 @@ pub struct StatusCondition {
 }
 
 /// What the plan found out about a check, from which its status is made.
+#[derive(Default)]
 pub struct Findings {
     pub observed: usize,
     pub healthy: usize,
@@ -68,6 +69,8 @@ pub struct Findings {
     pub disabled: Option<Because>,
     /// Why the check starts nothing now.
     pub shut: Option<Because>,
+    /// Remediations that came and went before any status could tell.
+    pub brief: Vec<(Name, Remediation)>,
 }
 
 pub fn status(check: &Check, findings: &Findings, now: Wall) -> CheckStatus {
@@ -146,6 +149,8 @@ pub struct Event {
     pub reason: &'static str,
     pub message: Name,
     pub at: Wall,
+    /// It speaks for many; another a moment later would speak for nearly the same.
+    pub sums_up: bool,
 }
 
 /// Above this many alike at once, one event speaks for all: a rack that loses power is one thing that happened.
@@ -167,6 +172,7 @@ pub fn events(check: &Check, findings: &Findings, desired: &CheckStatus, now: Wa
         status.unhealthy.iter().flat_map(|node| node.remediations.iter().map(|r| (node.name.clone(), r.clone()))).collect()
     };
     let (before, after) = (uids(&check.status), uids(desired));
+    let (before, after) = (before.as_slice(), after.as_slice());
     let only_in = |these: &[(Name, Remediation)], those: &[(Name, Remediation)], verb: &str| -> Vec<(Name, String, String)> {
         let others: BTreeSet<&Name> = those.iter().map(|(_, other)| &other.uid).collect();
         these
@@ -175,7 +181,8 @@ pub fn events(check: &Check, findings: &Findings, desired: &CheckStatus, now: Wa
             .map(|(node, remediation)| (node.clone(), remediation.uid.to_string(), format!("{verb} {} for node {node}", remediation.key)))
             .collect()
     };
-    let (created, removed) = (only_in(&after, &before, "created"), only_in(&before, &after, "removed"));
+    let created = [only_in(after, before, "created"), only_in(&findings.brief, &[], "created")].concat();
+    let removed = [only_in(before, after, "removed"), only_in(&findings.brief, &[], "removed")].concat();
     events.extend(alike(check, false, reasons::EVENT_REMEDIATION_CREATED, "are being remediated", created, now));
     events.extend(alike(check, false, reasons::EVENT_REMEDIATION_REMOVED, "are no longer remediated", removed, now));
     events
@@ -213,7 +220,7 @@ fn alike(check: &Check, warning: bool, reason: &'static str, verb: &str, found: 
     let anchor: String = found.iter().map(|(_, anchor, _)| anchor.as_str()).collect::<Vec<_>>().join("/");
     let named: Vec<&str> = found.iter().take(EVENTS_ALIKE_MAX).map(|(node, ..)| &**node).collect();
     let text = format!("{} nodes {verb}: {} and {} more", found.len(), named.join(", "), found.len() - named.len());
-    vec![event(check, warning, reason, &anchor, text, now)]
+    vec![Event { sums_up: true, ..event(check, warning, reason, &anchor, text, now) }]
 }
 
 fn event(check: &Check, warning: bool, reason: &'static str, anchor: &str, message: String, now: Wall) -> Event {
@@ -226,6 +233,7 @@ fn event(check: &Check, warning: bool, reason: &'static str, anchor: &str, messa
         reason,
         message: format!("[remediation] {message}").into(),
         at: now,
+        sums_up: false,
     }
 }
 

@@ -35,6 +35,8 @@ pub const REQUESTS_MAX: usize = 64;
 const LOOK_VALID_FOR: Duration = Duration::from_secs(5);
 /// The status is for people: they need no more than one a second.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// Events that do not wait for the pace of the status.
+const EVENTS_PER_STATUS: usize = 20;
 
 pub fn plan(world: &World, now: Now) -> Plan {
     let mut draft = Draft::new(world, now);
@@ -125,7 +127,7 @@ impl<'a> Draft<'a> {
             Ok(_) => return,
             Err(invalid) => {
                 let disabled = Some(Because::PolicyInvalid { why: invalid.0.clone() });
-                return self.report(check, &Findings { observed: 0, healthy: 0, unhealthy: Vec::new(), disabled, shut: None });
+                return self.report(check, &Findings { disabled, ..Findings::default() });
             }
         };
         let sources = sources(self.world, policy);
@@ -164,7 +166,8 @@ impl<'a> Draft<'a> {
             };
             let unhealthy = targets.iter().filter_map(|target| self.unhealthy(check, target)).collect();
             let healthy = tally.targets - tally.not_healthy;
-            self.report(check, &Findings { observed: tally.targets, healthy, unhealthy, disabled: workshop.err(), shut });
+            let brief = self.world.brief(&check.name).to_vec();
+            self.report(check, &Findings { observed: tally.targets, healthy, unhealthy, disabled: workshop.err(), shut, brief });
         }
     }
 
@@ -338,21 +341,34 @@ impl<'a> Draft<'a> {
     /// Events first, the status that makes them history after.
     fn report(&mut self, check: &Check, findings: &Findings) {
         let desired = nhc::status(check, findings, self.now.wall);
+        if desired == check.status && findings.brief.is_empty() {
+            return;
+        }
+        let sent_at = self.world.status_sent_at(&check.name);
+        let throttled = sent_at.map(|at| at.after(STATUS_EVERY)).filter(|at| *at > self.now.mono);
+        let mut all_settled = true;
+        let mut room = EVENTS_PER_STATUS.saturating_sub(self.world.settled(&check.name));
+        for event in nhc::events(check, findings, &desired, self.now.wall) {
+            if self.world.is_settled(&check.name, &event.name) {
+                continue;
+            }
+            all_settled = false;
+            // A single event need not wait; many at once are summed up, and that at the pace of the status.
+            if throttled.is_none() || (!event.sums_up && room > 0) {
+                room = room.saturating_sub(1);
+                self.send(Effect::Emit(event));
+            }
+        }
         if desired == check.status {
             return;
         }
-        if let Some(next_at) = self.world.status_sent_at(&check.name).map(|at| at.after(STATUS_EVERY)).filter(|at| *at > self.now.mono) {
-            return self.wake(Some(next_at));
-        }
-        let events = nhc::events(check, findings, &desired, self.now.wall);
-        let mut all_settled = true;
-        for event in events.into_iter().filter(|event| !self.world.is_settled(&check.name, &event.name)) {
-            all_settled = false;
-            self.send(Effect::Emit(event));
-        }
-        if all_settled {
-            let (check, uid, version) = (check.name.clone(), check.uid.clone(), check.version.clone());
-            self.send(Effect::Status { check, uid, version, status: desired, written_at: self.now.wall });
+        match throttled {
+            Some(next_at) => self.wake(Some(next_at)),
+            None if all_settled => {
+                let (check, uid, version) = (check.name.clone(), check.uid.clone(), check.version.clone());
+                self.send(Effect::Status { check, uid, version, status: desired, written_at: self.now.wall });
+            }
+            None => {}
         }
     }
 

@@ -12,6 +12,7 @@ use crate::flight::Flights;
 use crate::health::Known;
 use crate::input::{Answer, Fact, Gone, Input};
 use crate::lease::Election;
+use crate::nhc::Remediation;
 use crate::time::{Clock, Mono, Now};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +32,8 @@ pub struct World {
     /// Events that need no further attempt, by check, until the status that goes with them is written.
     settled: BTreeMap<Name, BTreeSet<Name>>,
     status_sent_at: BTreeMap<Name, Mono>,
+    /// Remediations that came and went before the status of their check could tell, by check.
+    brief: BTreeMap<Name, Vec<(Name, Remediation)>>,
 }
 
 /// How well we hear from a source.
@@ -65,6 +68,8 @@ const RECHECK_MAX: Duration = Duration::from_secs(60);
 const RECHECK_BLIND: Duration = Duration::from_secs(15);
 /// An event that cannot be written must not keep the status from being written.
 const EVENT_TRIES_MAX: u32 = 3;
+/// So short-lived are remediations only in tests and in trouble; and trouble is told after the first hundred.
+const BRIEF_MAX: usize = 100;
 
 impl World {
     pub fn new(election: Election) -> World {
@@ -80,6 +85,7 @@ impl World {
             looks: BTreeMap::new(),
             settled: BTreeMap::new(),
             status_sent_at: BTreeMap::new(),
+            brief: BTreeMap::new(),
         }
     }
 
@@ -147,6 +153,15 @@ impl World {
 
     pub fn is_settled(&self, check: &str, event: &str) -> bool {
         self.settled.get(check).is_some_and(|events| events.contains(event))
+    }
+
+    /// How many events have been written since the last status.
+    pub fn settled(&self, check: &str) -> usize {
+        self.settled.get(check).map_or(0, BTreeSet::len)
+    }
+
+    pub fn brief(&self, check: &str) -> &[(Name, Remediation)] {
+        self.brief.get(check).map_or(&[], Vec::as_slice)
     }
 
     pub fn status_sent_at(&self, check: &str) -> Option<Mono> {
@@ -275,12 +290,24 @@ impl World {
                 self.heard(&Source::Objects(key.kind.clone()), now);
                 self.flights.resolved(&EffectKey::Delete(key.clone(), uid.clone()));
                 self.flights.resolved(&EffectKey::Create(key.clone()));
-                self.objects.remove(&key).is_some()
+                let object = self.objects.remove(&key);
+                object.inspect(|object| self.remember_brief(object)).is_some()
             }
             Gone::Definition { group } => {
                 self.heard(&Source::Kinds, now);
                 self.definition_changed(&group)
             }
+        }
+    }
+
+    /// Without this, a remediation that lasts less than the pause between two statuses would leave no trace.
+    fn remember_brief(&mut self, object: &Object) {
+        let owner = self.checks.values().find(|check| object.owners.iter().any(|owner| **owner == *check.uid));
+        let Some(check) = owner else { return };
+        let told = check.status.unhealthy.iter().flat_map(|node| &node.remediations).any(|known| known.uid == object.uid);
+        let brief = self.brief.entry(check.name.clone()).or_default();
+        if !told && brief.len() < BRIEF_MAX {
+            brief.push((object.node.clone(), object.into()));
         }
     }
 
@@ -322,6 +349,7 @@ impl World {
     fn drop_check(&mut self, name: &Name) {
         self.checks.remove(name);
         self.settled.remove(name);
+        self.brief.remove(name);
         self.status_sent_at.remove(name);
     }
 
@@ -356,6 +384,7 @@ impl World {
             (EffectKey::Status(_), Answer::Done(Some(Fact::Check(check)))) => {
                 if self.checks.get(&check.name).is_some_and(|known| known.uid == check.uid) {
                     self.settled.remove(&check.name);
+                    self.brief.remove(&check.name);
                     self.check_seen(check);
                 }
             }

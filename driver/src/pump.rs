@@ -121,8 +121,8 @@ impl Pump {
         match &input {
             Input::Unreadable { source, name, why } => warn!(%source, %name, %why, "an object cannot be read; it is left alone, others go on"),
             Input::Answered(key, answer) => {
-                self.telemetry.answered(key, answer);
-                debug!(?key, ?answer, "answered");
+                let word = self.telemetry.answered(key, answer);
+                debug!(?key, answer = word, "answered");
             }
             _ => {}
         }

@@ -83,7 +83,8 @@ impl Telemetry {
         self.effects.get_or_create(&[("effect", effect.verb())]).inc();
     }
 
-    pub fn answered(&self, key: &EffectKey, answer: &Answer) {
+    /// Returns one word for the answer.
+    pub fn answered(&self, key: &EffectKey, answer: &Answer) -> &'static str {
         let effect = match key {
             EffectKey::Look(_) => "look",
             EffectKey::Create(_) => "create",
@@ -103,6 +104,7 @@ impl Telemetry {
             Answer::Unsure { .. } => "unsure",
         };
         self.answers.get_or_create(&[("effect", effect), ("answer", answer)]).inc();
+        answer
     }
 
     pub fn planned(&self, plan: &Plan, world: &World, now: Now, took: Duration) {

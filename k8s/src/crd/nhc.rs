@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::IntOrPercent;
 
-/// Checks the health of nodes by their conditions, and has unhealthy ones remediated.
+/// Which nodes to check, what makes one unhealthy, and how it is remediated.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize)]
 #[kube(
     group = "remediation.medik8s.io",
@@ -19,10 +19,11 @@ use crate::quantity::IntOrPercent;
     plural = "nodehealthchecks",
     shortname = "nhc",
     status = "NodeHealthCheckStatus",
+    doc = "Checks the health of nodes by their conditions, and has unhealthy ones remediated.",
     printcolumn(name = "Observed", type_ = "integer", json_path = ".status.observedNodes"),
     printcolumn(name = "Healthy", type_ = "integer", json_path = ".status.healthyNodes"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Remediating", type_ = "string", json_path = ".status.unhealthyNodes[*].name", priority = "0"),
+    printcolumn(name = "Remediating", type_ = "string", json_path = ".status.unhealthyNodes[*].name"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = "1")
 )]
@@ -99,7 +100,6 @@ fn conditions_schema(generator: &mut SchemaGenerator) -> Schema {
 /// The pattern bites on texts only, the minimum on numbers only.
 fn int_or_percent_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "anyOf": [{"type": "integer"}, {"type": "string"}],
         "x-kubernetes-int-or-string": true,
         "pattern": "^((100|[0-9]{1,2})%|[0-9]+)$",
         "minimum": 0,

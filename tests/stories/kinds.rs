@@ -1,0 +1,78 @@
+//! Kinds, templates and checks come and go.
+
+use std::time::Duration;
+
+use kube::api::DeleteParams;
+use resus_harness::{Cluster, until};
+
+use crate::stage::{SOON, check_yaml, stage};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_is_disabled_while_its_template_is_away() {
+    let Some(stage) = stage(Cluster::builder()).await else { return };
+    stage.nodes(4).await;
+    stage.check("workers", 5, "50%").await;
+    let kubeconfig = stage.account().await;
+    let _controller = stage.controller("controller", &kubeconfig);
+    stage.until_status("workers", "enabled", |status| status["phase"] == "Enabled").await;
+
+    stage.kubectl(&["delete", "-n", "provider", "rebootremediationtemplate", "reboot"]).await;
+    let status = stage.until_status("workers", "disabled", |status| status["phase"] == "Disabled").await;
+    assert_eq!(status["conditions"][0]["reason"], "RemediationTemplateNotFound");
+    assert_eq!(status["observedNodes"], 4, "it still counts");
+    stage.condition("n1", "Ready", "False", 60).await;
+    stage.until_status("workers", "the unhealthy node is reported", |status| status["unhealthyNodes"][0]["name"] == "n1").await;
+
+    stage.apply("{apiVersion: provider.test/v1, kind: RebootRemediationTemplate, metadata: {name: reboot, namespace: provider}, spec: {template: 5}}").await;
+    let status =
+        stage.until_status("workers", "the bad template is named", |status| status["conditions"][0]["reason"] == "RemediationTemplateInvalid").await;
+    assert!(status["reason"].as_str().is_some_and(|reason| reason.contains("spec.template is not an object")), "{status}");
+    assert!(stage.remediations().await.is_empty());
+
+    // Kubectl would merge; the good one takes its place.
+    stage.kubectl(&["delete", "-n", "provider", "rebootremediationtemplate", "reboot"]).await;
+    stage.apply_file("tests/provider/template.yaml").await;
+    stage.until_remediations(&["n1"]).await;
+
+    // The kinds themselves go, and come back.
+    let crds = crate::stage::root().join("tests/provider/crds.yaml");
+    stage.kubectl(&["delete", "-f", &crds.display().to_string()]).await;
+    stage.until_status("workers", "disabled", |status| status["phase"] == "Disabled").await;
+    stage.apply_file("tests/provider/crds.yaml").await;
+    until(SOON, "the template can be created again", || async {
+        stage.cluster.apply_file(&crate::stage::root().join("tests/provider/template.yaml")).await.ok()
+    })
+    .await;
+    stage.until_remediations(&["n1"]).await;
+}
+
+/// One check's trouble is its own: the others go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_and_overlapping_checks_do_not_stop_others() {
+    let Some(stage) = stage(Cluster::builder()).await else { return };
+    stage.nodes(4).await;
+    // Kubernetes does not check the operators of a selector inside a custom resource.
+    stage.apply(&check_yaml("bad", 5, "50%").replace("operator: Exists", "operator: Resembles")).await;
+    stage.check("older", 5, "50%").await;
+    until(Duration::from_secs(5), "a second passes, for creation times have whole seconds", || async {
+        let older = stage.checks_api().get("older").await.ok()?;
+        let age = jiff::Timestamp::now().duration_since(older.metadata.creation_timestamp?.0);
+        (age.as_secs() >= 1).then_some(())
+    })
+    .await;
+    stage.check("a-younger", 5, "50%").await;
+    let kubeconfig = stage.account().await;
+    let controller = stage.controller("controller", &kubeconfig);
+    let status = stage.until_status("bad", "the bad selector is named", |status| status["phase"] == "Disabled").await;
+    assert!(status["reason"].as_str().is_some_and(|reason| reason.contains("Resembles")), "{status}");
+
+    stage.condition("n1", "Ready", "False", 60).await;
+    stage.until_remediations(&["n1"]).await;
+    stage.until_status("older", "the older one acts", |status| status["phase"] == "Remediating").await;
+    controller.wait_for_log("the older check older is responsible", SOON).await.expect("the younger one says why it does not");
+
+    // When the older check goes, the younger one is responsible.
+    stage.checks_api().delete("older", &DeleteParams::default()).await.expect("it can be deleted");
+    stage.remediations_api().delete("n1", &DeleteParams::default()).await.expect("nobody collects garbage here");
+    stage.until_status("a-younger", "the younger one acts", |status| status["phase"] == "Remediating").await;
+}

@@ -1,0 +1,211 @@
+//! What does every story need? A cluster with our CRDs, a provider, some nodes, and the controller.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::Client;
+use resus_harness::{Builder, Cluster, Process, Proxy, cluster_or_skip, until};
+use serde_json::{Value, json};
+
+/// Far more than anything here takes, also on a slow and busy machine.
+pub const SOON: Duration = Duration::from_secs(30);
+
+pub struct Stage {
+    pub cluster: Cluster,
+    pub api: Client,
+}
+
+/// With everything but nodes, checks and the controller.
+pub async fn stage(builder: Builder) -> Option<Stage> {
+    let stage = bare_stage(builder).await?;
+    stage.apply_file("tests/provider/crds.yaml").await;
+    stage.established("rebootremediations.provider.test").await;
+    stage.established("rebootremediationtemplates.provider.test").await;
+    stage.apply_file("tests/provider/template.yaml").await;
+    Some(stage)
+}
+
+/// With nothing but what `deploy/crds` holds.
+pub async fn bare_stage(builder: Builder) -> Option<Stage> {
+    let cluster = cluster_or_skip(builder).await?;
+    let stage = Stage { api: cluster.admin(), cluster };
+    stage.apply_file("deploy/crds").await;
+    stage.established("nodehealthchecks.remediation.medik8s.io").await;
+    Some(stage)
+}
+
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is in the repository").to_owned()
+}
+
+impl Stage {
+    pub async fn apply_file(&self, path: &str) {
+        self.cluster.apply_file(&root().join(path)).await.expect("kubectl applies what the repository ships");
+    }
+
+    pub async fn apply(&self, yaml: &str) {
+        self.cluster.apply(yaml).await.expect("kubectl applies the story's YAML");
+    }
+
+    pub async fn kubectl(&self, args: &[&str]) -> String {
+        self.cluster.kubectl(args).await.expect("kubectl runs").ok().expect("kubectl succeeds")
+    }
+
+    async fn established(&self, crd: &str) {
+        self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{crd}")]).await;
+    }
+
+    /// Healthy workers `n1`, `n2` and so on.
+    pub async fn nodes(&self, count: usize) {
+        for n in 1..=count {
+            let node = Node {
+                metadata: ObjectMeta {
+                    name: Some(format!("n{n}")),
+                    labels: Some([("node-role.kubernetes.io/worker".to_owned(), String::new())].into()),
+                    ..ObjectMeta::default()
+                },
+                ..Node::default()
+            };
+            self.nodes_api().create(&PostParams::default(), &node).await.expect("a Node can be created");
+            self.condition(&format!("n{n}"), "Ready", "True", 3600).await;
+        }
+    }
+
+    pub fn nodes_api(&self) -> Api<Node> {
+        Api::all(self.api.clone())
+    }
+
+    /// The node has this condition since so many seconds.
+    pub async fn condition(&self, node: &str, kind: &str, status: &str, since_seconds: i64) {
+        let since = Timestamp::now() - SignedDuration::from_secs(since_seconds);
+        let since = since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let patch = json!({"status": {"conditions": [{
+            "type": kind, "status": status, "lastTransitionTime": since, "lastHeartbeatTime": since, "reason": "Story", "message": "",
+        }]}});
+        let patched = self.nodes_api().patch_status(node, &PatchParams::default(), &Patch::Strategic(patch)).await;
+        patched.expect("the status of a Node can be patched");
+    }
+
+    /// A check of all workers: Ready False for `seconds`, Ready Unknown and DiskBroken True for `seconds` too.
+    pub async fn check(&self, name: &str, seconds: u32, max_unhealthy: &str) {
+        self.apply(&check_yaml(name, seconds, max_unhealthy)).await;
+    }
+
+    pub fn checks_api(&self) -> Api<DynamicObject> {
+        Api::all_with(self.api.clone(), &resource("remediation.medik8s.io", "v1alpha1", "NodeHealthCheck"))
+    }
+
+    pub async fn status(&self, check: &str) -> Value {
+        let check = self.checks_api().get(check).await.expect("the check exists");
+        check.data.get("status").cloned().unwrap_or_default()
+    }
+
+    pub fn remediations_api(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.api.clone(), "provider", &resource("provider.test", "v1", "RebootRemediation"))
+    }
+
+    /// Names of all remediations there are.
+    pub async fn remediations(&self) -> Vec<String> {
+        let all = self.remediations_api().list(&ListParams::default()).await.expect("remediations can be listed");
+        all.items.into_iter().filter_map(|object| object.metadata.name).collect()
+    }
+
+    pub async fn until_remediations(&self, expected: &[&str]) {
+        until(SOON, &format!("the remediations are {expected:?}"), || async { (self.remediations().await == expected).then_some(()) }).await;
+    }
+
+    pub async fn until_status(&self, check: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        until(SOON, what, || async {
+            let status = self.status(check).await;
+            holds(&status).then_some(status)
+        })
+        .await
+    }
+
+    /// Events of checks, as (reason, message).
+    pub async fn events(&self) -> Vec<(String, String)> {
+        let api: Api<Event> = Api::namespaced(self.api.clone(), "default");
+        let events = api.list(&ListParams::default()).await.expect("events can be listed");
+        let ours = events.items.into_iter().filter(|event| event.involved_object.kind.as_deref() == Some("NodeHealthCheck"));
+        ours.map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default())).collect()
+    }
+
+    /// Credentials of the controller's own account, with the rights of `deploy/rbac.yaml` and the provider's.
+    pub async fn account(&self) -> PathBuf {
+        self.apply_file("deploy/rbac.yaml").await;
+        self.apply_file("tests/provider/role.yaml").await;
+        // Without a controller manager nobody fills the aggregated role: bind the provider's directly.
+        self.kubectl(&[
+            "create",
+            "clusterrolebinding",
+            "provider-remediation",
+            "--clusterrole=provider-remediation",
+            "--serviceaccount=poison-pill:resus-controller",
+        ])
+        .await;
+        self.cluster.kubeconfig_for("poison-pill", "resus-controller").await.expect("the account exists")
+    }
+
+    pub fn controller(&self, name: &str, kubeconfig: &Path) -> Process {
+        self.controller_with(name, kubeconfig, &[])
+    }
+
+    pub fn controller_with(&self, name: &str, kubeconfig: &Path, flags: &[&str]) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_resus"));
+        command.arg("controller").arg("--kubeconfig").arg(kubeconfig);
+        command.args(["--metrics-bind-address=0", "--health-probe-bind-address=0", "--log=info,resus_driver=debug"]);
+        command.args(flags);
+        self.cluster.start_process(name, command).expect("the controller starts")
+    }
+
+    /// The controller's own account, but through the proxy.
+    pub async fn account_through(&self, proxy: &Proxy) -> PathBuf {
+        let direct = self.account().await;
+        self.cluster.kubeconfig_via(&proxy.url(), &direct).expect("a kubeconfig can be written")
+    }
+
+    /// As if the time of a dead leader had run out; waiting for it would be all that a story does.
+    pub async fn forget_leader(&self) {
+        self.kubectl(&["delete", "lease", "-n", "poison-pill", "resus-controller", "--ignore-not-found"]).await;
+    }
+
+    /// How often the API server stored a new remediation, of whichever node.
+    pub fn times_created(&self) -> usize {
+        let entries = self.cluster.audit_log().expect("the audit log can be read");
+        entries.iter().filter(|entry| entry.verb == "create" && entry.code == 201 && entry.uri.contains("/rebootremediations")).count()
+    }
+}
+
+pub fn check_yaml(name: &str, seconds: u32, max_unhealthy: &str) -> String {
+    format!(
+        r#"
+apiVersion: remediation.medik8s.io/v1alpha1
+kind: NodeHealthCheck
+metadata:
+  name: {name}
+spec:
+  selector:
+    matchExpressions:
+      - {{key: node-role.kubernetes.io/worker, operator: Exists}}
+  maxUnhealthy: "{max_unhealthy}"
+  unhealthyConditions:
+    - {{type: Ready, status: "False", duration: {seconds}s}}
+    - {{type: Ready, status: Unknown, duration: {seconds}s}}
+    - {{type: DiskBroken, status: "True", duration: {seconds}s}}
+  remediationTemplate:
+    apiVersion: provider.test/v1
+    kind: RebootRemediationTemplate
+    name: reboot
+    namespace: provider
+"#
+    )
+}
+
+fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
