@@ -65,7 +65,7 @@ async fn killed_at_each_effect_nothing_is_lost_or_doubled() {
         rule.reached().await;
         controller.kill();
         if !matches!(fate, Fate::ExecutedLate) {
-            rule.remove().await;
+            rule.cut_held();
         }
         stage.forget_leader().await;
         controller.start_again().expect("it starts again");
@@ -121,22 +121,17 @@ async fn killed_while_it_first_becomes_leader() {
     let Some(stage) = bare_stage(Cluster::builder()).await else { return };
     let proxy = Proxy::in_front_of(&stage.cluster).await.expect("the proxy starts");
     let kubeconfig = stage.cluster.kubeconfig_via(&proxy.url(), stage.cluster.admin_kubeconfig()).expect("a kubeconfig can be written");
-    let controller = stage.controller("controller", &kubeconfig);
-    controller.kill();
     for path in ["/api/v1/namespaces", "/leases"] {
         for action in [Action::HoldBefore, Action::HoldAfter] {
             stage.forget_leader().await;
             let rule = proxy.rule(move |asked| asked.is("POST", path), action).times(1);
-            controller.start_again().expect("it starts again");
+            let controller = stage.controller("killed", &kubeconfig);
             rule.reached().await;
             controller.kill();
-            rule.remove().await;
-            if path == "/api/v1/namespaces" {
-                stage.kubectl(&["get", "lease", "-A"]).await;
-            }
+            rule.cut_held();
         }
     }
     stage.forget_leader().await;
-    controller.start_again().expect("it starts again");
+    let controller = stage.controller("controller", &kubeconfig);
     controller.wait_for_log(" leading", SOON).await.expect("it leads in the end");
 }
