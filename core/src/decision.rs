@@ -69,40 +69,77 @@ pub enum Because {
     /// A rule matches, its time is not over.
     Pending(Match),
     /// The node has not reported what the rules ask about.
-    NeverReported { kind: Box<str> },
+    NeverReported {
+        kind: Box<str>,
+    },
     /// The node's object could not be read; its health is unknown.
-    Unreadable { why: Name },
+    Unreadable {
+        why: Name,
+    },
     /// A rule has matched for longer than it allows.
     Expired(Match),
     /// Something that decisions rest on is not known, or no longer certain.
-    Stale { source: Source },
-    KindNotServed { key: ObjectKey },
-    TemplateMissing { key: ObjectKey },
-    TemplateInvalid { key: ObjectKey, why: Name },
-    PolicyInvalid { why: Name },
+    Stale {
+        source: Source,
+    },
+    KindNotServed {
+        key: ObjectKey,
+    },
+    TemplateMissing {
+        key: ObjectKey,
+    },
+    TemplateInvalid {
+        key: ObjectKey,
+        why: Name,
+    },
+    PolicyInvalid {
+        why: Name,
+    },
     BeingDeleted,
-    Paused { requests: Vec<Box<str>> },
-    TooManyUnhealthy { not_healthy: usize, allowed: usize, of: usize },
+    Paused {
+        requests: Vec<Box<str>>,
+    },
+    TooManyUnhealthy {
+        not_healthy: usize,
+        allowed: usize,
+        of: usize,
+    },
     /// An older check is responsible for the node.
-    Overlapping { owner: Name },
+    Overlapping {
+        owner: Name,
+    },
     /// Another object has the name that ours would get.
-    Occupied { key: ObjectKey },
+    Occupied {
+        key: ObjectKey,
+    },
     /// Our own earlier object is still going away.
-    Leaving { key: ObjectKey },
+    Leaving {
+        key: ObjectKey,
+    },
     /// The node is asked once more, plainly, before anything starts.
     Looking,
     /// More is under way than is sent at once.
     Queued,
-    Creating { key: ObjectKey },
+    Creating {
+        key: ObjectKey,
+    },
     /// The server refused it; it is tried again later.
-    Refused { key: ObjectKey, why: Name },
-    Remediating { key: ObjectKey, reason: Match },
+    Refused {
+        key: ObjectKey,
+        why: Name,
+    },
+    Remediating {
+        key: ObjectKey,
+        reason: Match,
+    },
     /// The node is no longer selected by the check.
     NotSelected,
     /// The node is gone.
     NodeGone,
     /// The node is gone, and its provider is still at work.
-    NodeGoneProviderBusy { key: ObjectKey },
+    NodeGoneProviderBusy {
+        key: ObjectKey,
+    },
 }
 
 impl fmt::Display for Because {

@@ -8,17 +8,34 @@ use crate::time::Wall;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Read the Node plainly, past every cache, before something starts on it.
-    Look { node: Name },
+    Look {
+        node: Name,
+    },
     Create(Creation),
     /// Delete the object if it still is the one with this uid.
-    Delete { key: ObjectKey, plural: Name, uid: Name },
+    Delete {
+        key: ObjectKey,
+        plural: Name,
+        uid: Name,
+    },
     /// Does the object exist? Asked where an answer was lost.
-    Read { key: ObjectKey, plural: Name },
+    Read {
+        key: ObjectKey,
+        plural: Name,
+    },
     /// Which kinds does this API group and version serve?
-    Discover { api_version: Name },
+    Discover {
+        api_version: Name,
+    },
     Emit(Event),
     /// Write the status of the check if it still has this version.
-    Status { check: Name, uid: Name, version: Version, status: CheckStatus, written_at: Wall },
+    Status {
+        check: Name,
+        uid: Name,
+        version: Version,
+        status: CheckStatus,
+        written_at: Wall,
+    },
     Lease(LeaseEffect),
 }
 

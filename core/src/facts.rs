@@ -48,7 +48,19 @@ pub struct Node {
 impl Node {
     /// Is there nothing in `other` that a decision could depend on? True for heartbeats.
     pub fn says_the_same_as(&self, other: &Node) -> bool {
-        let Node { name, uid, version: _, labels, annotations, conditions, taints, boot_id, kubelet_version, unschedulable, deleting } = self;
+        let Node {
+            name,
+            uid,
+            version: _,
+            labels,
+            annotations,
+            conditions,
+            taints,
+            boot_id,
+            kubelet_version,
+            unschedulable,
+            deleting,
+        } = self;
         *conditions == other.conditions
             && *labels == other.labels
             && *taints == other.taints

@@ -51,7 +51,10 @@ impl Flights {
             None => Clearance::Go,
             Some(Flight::Sent { .. }) => Clearance::UnderWay,
             Some(
-                Flight::Stored { retry_at } | Flight::Exists { retry_at } | Flight::Unsure { retry_at, .. } | Flight::Refused { retry_at, .. },
+                Flight::Stored { retry_at }
+                | Flight::Exists { retry_at }
+                | Flight::Unsure { retry_at, .. }
+                | Flight::Refused { retry_at, .. },
             ) => {
                 if now >= *retry_at {
                     Clearance::Go

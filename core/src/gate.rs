@@ -35,5 +35,9 @@ fn paused(policy: &Policy) -> Option<Because> {
 /// remediations of a check never exceed what is allowed either.
 fn too_many_unhealthy(policy: &Policy, tally: Tally) -> Option<Because> {
     let allowed = policy.threshold.allowed(tally.targets);
-    (tally.not_healthy > allowed).then_some(Because::TooManyUnhealthy { not_healthy: tally.not_healthy, allowed, of: tally.targets })
+    (tally.not_healthy > allowed).then_some(Because::TooManyUnhealthy {
+        not_healthy: tally.not_healthy,
+        allowed,
+        of: tally.targets,
+    })
 }

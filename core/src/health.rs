@@ -18,12 +18,22 @@ pub struct Known {
 pub enum Health {
     Healthy,
     /// A rule matches, but not long enough; unless facts change it has by `due_at`.
-    Pending { found: Match, due_at: Mono },
+    Pending {
+        found: Match,
+        due_at: Mono,
+    },
     /// `due_at` is when it became so.
-    Unhealthy { found: Match, due_at: Mono },
+    Unhealthy {
+        found: Match,
+        due_at: Mono,
+    },
     /// Neither healthy nor unhealthy: it has not reported `kind`.
-    NeverReported { kind: Box<str> },
-    Unreadable { why: Name },
+    NeverReported {
+        kind: Box<str>,
+    },
+    Unreadable {
+        why: Name,
+    },
 }
 
 /// The one condition whose absence says something: a node without it has not reported at all.
@@ -49,7 +59,12 @@ pub fn assess(known: &Known, rules: &[Rule], now: Mono) -> Health {
 fn due(known: &Known, rule: &Rule) -> Option<(Mono, Match)> {
     let at = known.node.conditions.iter().position(|c| c.kind == rule.kind && c.status == rule.status)?;
     let condition = &known.node.conditions[at];
-    let found = Match { kind: condition.kind.clone(), status: condition.status.clone(), since: condition.since, lasts_for: rule.lasts_for };
+    let found = Match {
+        kind: condition.kind.clone(),
+        status: condition.status.clone(),
+        since: condition.since,
+        lasts_for: rule.lasts_for,
+    };
     Some((known.since[at].after(rule.lasts_for).shift(1), found))
 }
 

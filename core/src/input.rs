@@ -23,7 +23,11 @@ pub enum Input {
     /// The source is no longer watched.
     Stopped(Source),
     /// An object that cannot be read; what was known of it is in doubt.
-    Unreadable { source: Source, name: Name, why: Name },
+    Unreadable {
+        source: Source,
+        name: Name,
+        why: Name,
+    },
     Answered(EffectKey, Answer),
     LeaseAnswered(LeaseAnswer),
     /// The process has been asked to end: start nothing more, let go of the leadership.
@@ -36,9 +40,14 @@ pub enum Fact {
     Check(Check),
     Object(Object),
     /// A CustomResourceDefinition, by the API group it defines a kind of.
-    Definition { group: Name },
+    Definition {
+        group: Name,
+    },
     /// What an API group and version serves, by kind.
-    Kinds { api_version: Name, served: BTreeMap<Name, Served> },
+    Kinds {
+        api_version: Name,
+        served: BTreeMap<Name, Served>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -75,7 +75,9 @@ pub enum LeaseAnswer {
     NamespaceMissing,
     NamespaceCreated,
     Conflict,
-    Failed { why: Name },
+    Failed {
+        why: Name,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,9 +87,15 @@ enum Standing {
     NoNamespace,
     Vacant,
     /// Somebody holds it; left when it is given up, or has not changed for as long as it lasts.
-    Following { record: Record, unchanged_since: Mono },
+    Following {
+        record: Record,
+        unchanged_since: Mono,
+    },
     /// Ours; left when it cannot be renewed in time, or somebody else stands in it.
-    Leading { record: Record, renewed_at: Mono },
+    Leading {
+        record: Record,
+        renewed_at: Mono,
+    },
     /// Given up on purpose. Never left.
     Released,
 }
@@ -132,7 +140,9 @@ impl Election {
     pub fn leads(&self, now: Mono) -> bool {
         match &self.standing {
             Standing::Leading { renewed_at, .. } => now < renewed_at.after(self.timing.renew_within),
-            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => false,
+            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => {
+                false
+            }
         }
     }
 
@@ -268,14 +278,18 @@ impl Election {
                 ..record.clone()
             })),
             Standing::Leading { .. } => Some(LeaseEffect::Read),
-            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => None,
+            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => {
+                None
+            }
         }
     }
 
     fn lapses_at(&self) -> Option<Mono> {
         match &self.standing {
             Standing::Leading { renewed_at, .. } => Some(renewed_at.after(self.timing.renew_within)),
-            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => None,
+            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => {
+                None
+            }
         }
     }
 }
@@ -288,7 +302,8 @@ mod tests {
     #[test]
     fn timings_that_allow_two_leaders_are_refused_by_name() {
         let seconds = Duration::from_secs;
-        let timing = |lease, renew, retry| Timing { lease_for: seconds(lease), renew_within: seconds(renew), retry_each: seconds(retry) };
+        let timing =
+            |lease, renew, retry| Timing { lease_for: seconds(lease), renew_within: seconds(renew), retry_each: seconds(retry) };
         assert_eq!(Timing::default().check(), Ok(()));
         assert!(timing(14, 10, 2).check().unwrap_err().contains("renew deadline"));
         assert!(timing(15, 10, 6).check().unwrap_err().contains("retry period"));
@@ -324,14 +339,10 @@ mod tests {
         assert!(b.leads(Mono(2_000)));
     }
 
-    /// Three candidates, one Lease, every request may be refused, lost, stored without an answer, or
-    /// answered late; each candidate has its own monotonic clock, and wall clocks mean nothing.
     #[derive(Clone, Copy, Debug)]
     enum Fate {
         Answered,
-        Lost,
         AnswerLost,
-        Stuck,
     }
 
     #[derive(Default)]
@@ -365,8 +376,7 @@ mod tests {
             let lost = LeaseAnswer::Failed { why: "lost".into() };
             let answer = match fate {
                 Fate::Answered => self.execute(&effect),
-                Fate::Lost => lost,
-                Fate::AnswerLost | Fate::Stuck => {
+                Fate::AnswerLost => {
                     self.execute(&effect);
                     lost
                 }
@@ -380,33 +390,54 @@ mod tests {
         Now { wall: Wall(0), mono: Mono(millis) }
     }
 
+    /// A request on its way: executed by the server at one time, its answer taken in at another, perhaps much
+    /// later, as when the process was stopped in between.
+    struct OnItsWay {
+        asker: usize,
+        effect: LeaseEffect,
+        executed_at: i64,
+        answer: Option<LeaseAnswer>,
+        heard_at: i64,
+    }
+
     proptest! {
+        /// Three candidates, one Lease; each has its own monotonic clock, and wall clocks mean nothing.
         #[test]
         fn no_two_ever_lead(
             clocks in prop::array::uniform3(-1_000_000i64..1_000_000),
-            turns in prop::collection::vec((0usize..3, 0i64..6_000, 0u8..8, 0i64..4_000), 1..200),
+            turns in prop::collection::vec((0usize..3, 0i64..6_000, 0u8..8, 0i64..4_000, prop_oneof![4 => 0i64..10, 1 => 0i64..30_000]), 1..200),
         ) {
             let mut server = Server::default();
             let mut elections: Vec<Election> = ["a", "b", "c"].map(|me| Election::new(me.into(), Timing::default())).into();
-            // Requests that were sent and are not executed yet: who, what, when it is answered.
-            let mut late: Vec<(usize, LeaseEffect, i64, Fate)> = Vec::new();
+            let mut on_their_way: Vec<OnItsWay> = Vec::new();
             let mut time = 0;
-            for (who, pause, fate, latency) in turns {
+            for (who, pause, fate, latency, pause_of_process) in turns {
                 time += pause;
-                late.retain(|(asker, effect, answered_at, fate)| {
-                    if *answered_at > time { return true }
-                    let answer = server.execute(effect);
-                    let answer = if matches!(fate, Fate::Answered) { answer } else { LeaseAnswer::Failed { why: "lost".into() } };
-                    elections[*asker].answered(answer, Mono(clocks[*asker] + *answered_at.min(&time)));
+                for way in &mut on_their_way {
+                    if way.executed_at <= time && way.answer.is_none() {
+                        way.answer = Some(server.execute(&way.effect));
+                    }
+                }
+                on_their_way.retain_mut(|way| {
+                    if way.heard_at > time { return true }
+                    let answer = way.answer.take().expect("it was executed before it is heard of");
+                    elections[way.asker].answered(answer, Mono(clocks[way.asker] + time));
                     false
                 });
-                let fate = match fate { 0..5 => Fate::Answered, 5 => Fate::Lost, 6 => Fate::AnswerLost, _ => Fate::Stuck };
                 let now = at(clocks[who] + time);
                 if let (Some(effect), _) = elections[who].step(now) {
                     elections[who].sent(&effect, now.mono);
                     match fate {
-                        Fate::Lost => elections[who].answered(LeaseAnswer::Failed { why: "lost".into() }, now.mono),
-                        Fate::Answered | Fate::AnswerLost | Fate::Stuck => late.push((who, effect, time + latency, fate)),
+                        // Never executed, or executed without an answer.
+                        0 => elections[who].answered(LeaseAnswer::Failed { why: "lost".into() }, now.mono),
+                        1 => {
+                            server.execute(&effect);
+                            elections[who].answered(LeaseAnswer::Failed { why: "lost".into() }, now.mono);
+                        }
+                        _ => {
+                            let executed_at = time + latency;
+                            on_their_way.push(OnItsWay { asker: who, effect, executed_at, answer: None, heard_at: executed_at + pause_of_process });
+                        }
                     }
                 }
                 let leaders = elections.iter().zip(clocks).filter(|(election, clock)| election.leads(Mono(clock + time))).count();

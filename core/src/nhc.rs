@@ -103,7 +103,9 @@ fn phase(findings: &Findings) -> (&'static str, String) {
 fn disabled(check: &Check, findings: &Findings, now: Wall) -> StatusCondition {
     match &findings.disabled {
         Some(because) => condition(check, reasons::DISABLED, Status::True, disabled_reason(because), because.to_string(), now),
-        None => condition(check, reasons::DISABLED, Status::False, reasons::ENABLED_REASON, "the check is enabled".to_owned(), now),
+        None => {
+            condition(check, reasons::DISABLED, Status::False, reasons::ENABLED_REASON, "the check is enabled".to_owned(), now)
+        }
     }
 }
 
@@ -178,7 +180,9 @@ pub fn events(check: &Check, findings: &Findings, desired: &CheckStatus, now: Wa
         these
             .iter()
             .filter(|(_, remediation)| !others.contains(&remediation.uid))
-            .map(|(node, remediation)| (node.clone(), remediation.uid.to_string(), format!("{verb} {} for node {node}", remediation.key)))
+            .map(|(node, remediation)| {
+                (node.clone(), remediation.uid.to_string(), format!("{verb} {} for node {node}", remediation.key))
+            })
             .collect()
     };
     let created = [only_in(after, before, "created"), only_in(&findings.brief, &[], "created")].concat();
@@ -213,7 +217,14 @@ fn flips(check: &Check, desired: &CheckStatus, now: Wall) -> Vec<Event> {
 }
 
 /// `found` is (node, what makes the event's name, text).
-fn alike(check: &Check, warning: bool, reason: &'static str, verb: &str, found: Vec<(Name, String, String)>, now: Wall) -> Vec<Event> {
+fn alike(
+    check: &Check,
+    warning: bool,
+    reason: &'static str,
+    verb: &str,
+    found: Vec<(Name, String, String)>,
+    now: Wall,
+) -> Vec<Event> {
     if found.len() <= EVENTS_ALIKE_MAX {
         return found.into_iter().map(|(_, anchor, text)| event(check, warning, reason, &anchor, text, now)).collect();
     }

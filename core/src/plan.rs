@@ -142,7 +142,9 @@ impl<'a> Draft<'a> {
             .nodes
             .values()
             .filter(|known| policy.selector.selects(&known.node.labels))
-            .map(|known| self.target(check, policy, workshop.as_ref().ok(), known, mine.remove(&known.node.name).unwrap_or_default()))
+            .map(|known| {
+                self.target(check, policy, workshop.as_ref().ok(), known, mine.remove(&known.node.name).unwrap_or_default())
+            })
             .collect();
         let tally = Tally { targets: targets.len(), not_healthy: targets.iter().filter(|target| !target.is_healthy()).count() };
         let gate = gate(policy, tally);
@@ -171,7 +173,14 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn target(&self, check: &Check, policy: &Policy, workshop: Option<&Workshop>, known: &'a Known, mine: Vec<&'a Object>) -> Target<'a> {
+    fn target(
+        &self,
+        check: &Check,
+        policy: &Policy,
+        workshop: Option<&Workshop>,
+        known: &'a Known,
+        mine: Vec<&'a Object>,
+    ) -> Target<'a> {
         let key = workshop.map(|workshop| workshop.name_for(check, &known.node));
         let maybe_created = key.as_ref().is_some_and(|key| self.world.flights.may_have_happened(&EffectKey::Create(key.clone())));
         Target { known, health: assess(known, &policy.rules, self.now.mono), mine, key, maybe_created }
@@ -230,7 +239,14 @@ impl<'a> Draft<'a> {
     }
 
     /// Every start is preceded by a plain look at the node whose answer still shows the reason.
-    fn start(&mut self, check: &Check, workshop: &Workshop, target: &Target, key: &ObjectKey, due_at: Mono) -> (Verdict, Because) {
+    fn start(
+        &mut self,
+        check: &Check,
+        workshop: &Workshop,
+        target: &Target,
+        key: &ObjectKey,
+        due_at: Mono,
+    ) -> (Verdict, Because) {
         let create = EffectKey::Create(key.clone());
         match (self.world.flights.get(&create), self.world.flights.clearance(&create, self.now.mono)) {
             (_, Clearance::UnderWay) => return (Verdict::Start, Because::Creating { key: key.clone() }),
@@ -414,7 +430,12 @@ impl<'a> Draft<'a> {
         plan.effects.retain(|effect| match effect {
             Effect::Lease(_) => true,
             Effect::Discover { .. } => !self.world.election.stopping,
-            Effect::Look { .. } | Effect::Create(_) | Effect::Delete { .. } | Effect::Read { .. } | Effect::Emit(_) | Effect::Status { .. } => acts,
+            Effect::Look { .. }
+            | Effect::Create(_)
+            | Effect::Delete { .. }
+            | Effect::Read { .. }
+            | Effect::Emit(_)
+            | Effect::Status { .. } => acts,
         });
         assert!(plan.wake_at.is_none_or(|at| at > self.now.mono), "a plan that wakes itself at once would never rest");
         plan

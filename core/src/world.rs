@@ -234,12 +234,16 @@ impl World {
             let at = known.node.conditions.iter().position(|own| own == condition)?;
             Some(known.since[at])
         };
-        node.conditions.iter().map(|condition| kept(condition).unwrap_or_else(|| self.clock.anchor(condition.since, now))).collect()
+        node.conditions
+            .iter()
+            .map(|condition| kept(condition).unwrap_or_else(|| self.clock.anchor(condition.since, now)))
+            .collect()
     }
 
     fn check_seen(&mut self, check: Check) -> bool {
         self.mark_seen(&Source::Checks, &check.name);
-        if self.checks.get(&check.name).is_some_and(|known| known.uid == check.uid && check.version.is_older_than(&known.version)) {
+        if self.checks.get(&check.name).is_some_and(|known| known.uid == check.uid && check.version.is_older_than(&known.version))
+        {
             return false;
         }
         self.checks.insert(check.name.clone(), check);

@@ -119,7 +119,9 @@ impl Pump {
     /// False: no decision can depend on it.
     fn apply(&mut self, input: Input) -> bool {
         match &input {
-            Input::Unreadable { source, name, why } => warn!(%source, %name, %why, "an object cannot be read; it is left alone, others go on"),
+            Input::Unreadable { source, name, why } => {
+                warn!(%source, %name, %why, "an object cannot be read; it is left alone, others go on")
+            }
             Input::Answered(key, answer) => {
                 let word = self.telemetry.answered(key, answer);
                 debug!(?key, answer = word, "answered");

@@ -186,7 +186,10 @@ impl Watch {
         Ok(if code.is_success() { Ok(body) } else { Err(api_status(code, &body)) })
     }
 
-    async fn open(&self, request: Request<Vec<u8>>) -> Result<Result<impl Stream<Item = kube::Result<Bytes>> + Unpin + use<>, ApiStatus>> {
+    async fn open(
+        &self,
+        request: Request<Vec<u8>>,
+    ) -> Result<Result<impl Stream<Item = kube::Result<Bytes>> + Unpin + use<>, ApiStatus>> {
         let response = self.client.send(request.map(Body::from)).await?;
         let code = response.status();
         if !code.is_success() {

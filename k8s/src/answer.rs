@@ -42,7 +42,9 @@ fn answer(effect: &Effect, response: &Response<Vec<u8>>) -> Answer {
         (StatusCode::NOT_FOUND, _) => Answer::Missing,
         (StatusCode::CONFLICT, "AlreadyExists") => Answer::Exists,
         (StatusCode::CONFLICT, _) => Answer::Conflict,
-        (code, _) if code.is_client_error() => Answer::Refused { why: why(code, &status), retry_after: retry_after(response, &status) },
+        (code, _) if code.is_client_error() => {
+            Answer::Refused { why: why(code, &status), retry_after: retry_after(response, &status) }
+        }
         (code, _) => Answer::Unsure { why: why(code, &status) },
     }
 }
@@ -71,7 +73,8 @@ fn kinds(api_version: &Name, body: &[u8]) -> serde_json::Result<Fact> {
     let list: List = serde_json::from_slice(body)?;
     // Subresources stand in the same list, as `plural/status`.
     let resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
-    let served = resources.map(|resource| (resource.kind.into(), Served { plural: resource.name.into(), namespaced: resource.namespaced }));
+    let served = resources
+        .map(|resource| (resource.kind.into(), Served { plural: resource.name.into(), namespaced: resource.namespaced }));
     Ok(Fact::Kinds { api_version: api_version.clone(), served: served.collect() })
 }
 
@@ -85,7 +88,11 @@ fn lease_answer(effect: &LeaseEffect, response: &Response<Vec<u8>>) -> LeaseAnsw
         (LeaseEffect::Read | LeaseEffect::Write(_), StatusCode::NOT_FOUND) => LeaseAnswer::Missing,
         (LeaseEffect::Create(_) | LeaseEffect::Write(_), StatusCode::CONFLICT) => LeaseAnswer::Conflict,
         (LeaseEffect::Namespace, code) => LeaseAnswer::Failed {
-            why: format!("cannot create the namespace of the leader lease: {}; create it, or name another with --namespace", why(code, &status)).into(),
+            why: format!(
+                "cannot create the namespace of the leader lease: {}; create it, or name another with --namespace",
+                why(code, &status)
+            )
+            .into(),
         },
         (_, code) if code.is_success() => match serde_json::from_slice(response.body()).map(record) {
             Ok(Some(record)) => LeaseAnswer::Found(record),

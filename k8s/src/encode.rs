@@ -133,7 +133,8 @@ fn lease_body(record: &Record, namespace: &str) -> Value {
 }
 
 fn check_status(status: &CheckStatus, written_at: Wall) -> NodeHealthCheckStatus {
-    let first_start = |node: &resus_core::nhc::UnhealthyNode| node.remediations.iter().map(|remediation| remediation.started_at).min();
+    let first_start =
+        |node: &resus_core::nhc::UnhealthyNode| node.remediations.iter().map(|remediation| remediation.started_at).min();
     let in_flight = status.unhealthy.iter().filter_map(|node| Some((node.name.to_string(), time(first_start(node)?))));
     let condition = |condition: &resus_core::nhc::StatusCondition| Condition {
         type_: condition.kind.to_string(),

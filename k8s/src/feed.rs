@@ -35,7 +35,11 @@ fn path(source: &Source, served: Option<&Served>) -> String {
         Source::Checks => format!("{}/{}", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL),
         Source::Kinds => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".into(),
         Source::Objects(kind) => {
-            format!("{}/{}", api_root(&kind.api_version), served.map_or_else(|| kind.kind.to_lowercase().into(), |served| served.plural.clone()))
+            format!(
+                "{}/{}",
+                api_root(&kind.api_version),
+                served.map_or_else(|| kind.kind.to_lowercase().into(), |served| served.plural.clone())
+            )
         }
     }
 }

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use resus_core::escalate::TEMPLATE_SUFFIX;
 use resus_core::facts::{
-    Amount, Check, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Policy, Requirement, Rule, Selector, Status, Taint, Threshold,
-    Version,
+    Amount, Check, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Policy, Requirement, Rule, Selector, Status, Taint,
+    Threshold, Version,
 };
 use resus_core::input::Fact;
 use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
@@ -155,7 +155,8 @@ impl NodeView {
     fn into_facts(self) -> Node {
         let NodeView { metadata, spec, status } = self;
         let asked_for = |(key, _): &(Box<str>, Box<str>)| names::NODE_ANNOTATIONS.contains(&&**key);
-        let taints = spec.taints.unwrap_or_default().into_iter().map(|TaintView { key, value, effect }| Taint { key, value, effect });
+        let taints =
+            spec.taints.unwrap_or_default().into_iter().map(|TaintView { key, value, effect }| Taint { key, value, effect });
         Node {
             name: metadata.name.into(),
             uid: metadata.uid.into(),
@@ -230,7 +231,9 @@ fn selector(selector: Option<&LabelSelector>) -> Result<Selector, Invalid> {
                 return Err(invalid(format!("spec.selector: {operator} on {key} takes no values")));
             }
             (operator, _) => {
-                return Err(invalid(format!("spec.selector: {operator:?} is no operator: write In, NotIn, Exists or DoesNotExist")));
+                return Err(invalid(format!(
+                    "spec.selector: {operator:?} is no operator: write In, NotIn, Exists or DoesNotExist"
+                )));
             }
         });
     }
@@ -239,7 +242,9 @@ fn selector(selector: Option<&LabelSelector>) -> Result<Selector, Invalid> {
 
 fn rules(spec: &NodeHealthCheckSpec) -> Result<Vec<Rule>, Invalid> {
     if spec.unhealthy_conditions.is_empty() {
-        return Err(invalid("spec.unhealthyConditions is empty: nothing would ever be unhealthy; leave it out for the defaults".into()));
+        return Err(invalid(
+            "spec.unhealthyConditions is empty: nothing would ever be unhealthy; leave it out for the defaults".into(),
+        ));
     }
     let rule = |condition: &crate::crd::nhc::UnhealthyCondition| {
         let what = format!("spec.unhealthyConditions, {}={}", condition.kind, condition.status);
@@ -272,7 +277,10 @@ fn template(spec: &NodeHealthCheckSpec) -> Result<ObjectKey, Invalid> {
     };
     let kind = Kind { api_version: given(&reference.api_version, "apiVersion")?, kind: given(&reference.kind, "kind")? };
     if kind.kind.strip_suffix(TEMPLATE_SUFFIX).is_none_or(str::is_empty) {
-        return Err(invalid(format!("spec.remediationTemplate.kind is {}: the kind of a template ends with Template", kind.kind)));
+        return Err(invalid(format!(
+            "spec.remediationTemplate.kind is {}: the kind of a template ends with Template",
+            kind.kind
+        )));
     }
     if kind.api_version.split('/').count() != 2 {
         return Err(invalid(format!("spec.remediationTemplate.apiVersion is {}: write group/version", kind.api_version)));
@@ -302,9 +310,14 @@ fn check_status(status: NodeHealthCheckStatus) -> CheckStatus {
 fn unhealthy_node(node: crate::crd::nhc::UnhealthyNode) -> UnhealthyNode {
     let remediation = |remediation: crate::crd::nhc::Remediation| {
         let resource = remediation.resource;
-        let kind = Kind { api_version: resource.api_version.unwrap_or_default().into(), kind: resource.kind.unwrap_or_default().into() };
+        let kind =
+            Kind { api_version: resource.api_version.unwrap_or_default().into(), kind: resource.kind.unwrap_or_default().into() };
         Remediation {
-            key: ObjectKey { kind, namespace: resource.namespace.map(Into::into), name: resource.name.unwrap_or_default().into() },
+            key: ObjectKey {
+                kind,
+                namespace: resource.namespace.map(Into::into),
+                name: resource.name.unwrap_or_default().into(),
+            },
             uid: resource.uid.unwrap_or_default().into(),
             started_at: remediation.started.map_or(Wall(0), |time| wall(time.0)),
             template: remediation.template_name.map(Into::into),
@@ -363,7 +376,8 @@ fn body(spec: Option<&Value>) -> Result<Name, Invalid> {
 
 fn condition_is_true(status: Option<&Value>, kind: &str) -> bool {
     let conditions = status.and_then(|status| status.get("conditions")).and_then(Value::as_array);
-    let matches = |condition: &Value| condition.get("type") == Some(&kind.into()) && condition.get("status") == Some(&"True".into());
+    let matches =
+        |condition: &Value| condition.get("type") == Some(&kind.into()) && condition.get("status") == Some(&"True".into());
     conditions.is_some_and(|all| all.iter().any(matches))
 }
 

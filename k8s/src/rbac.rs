@@ -4,7 +4,9 @@
 //! describes, so a right that is missing here fails a test, and one without a why cannot be written down.
 
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{AggregationRule, ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use k8s_openapi::api::rbac::v1::{
+    AggregationRule, ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::Value;
 
@@ -102,26 +104,31 @@ pub const RIGHTS: &[Right] = &[
 /// Account, roles and bindings of a component installed in `namespace`, as objects to apply in this order.
 pub fn manifests(component: Component, namespace: &str) -> Vec<Value> {
     let account = component.account();
-    let subject = Subject {
-        kind: "ServiceAccount".into(),
-        name: account.into(),
-        namespace: Some(namespace.into()),
-        ..Subject::default()
-    };
+    let subject =
+        Subject { kind: "ServiceAccount".into(), name: account.into(), namespace: Some(namespace.into()), ..Subject::default() };
     let meta = |name: &str, namespaced: bool| ObjectMeta {
         name: Some(name.into()),
         namespace: namespaced.then(|| namespace.into()),
         labels: Some([(names::MANAGED_BY_LABEL.to_owned(), names::MANAGER.to_owned())].into()),
         ..ObjectMeta::default()
     };
-    let role_ref = |kind: &str, name: &str| RoleRef { api_group: "rbac.authorization.k8s.io".into(), kind: kind.into(), name: name.into() };
+    let role_ref =
+        |kind: &str, name: &str| RoleRef { api_group: "rbac.authorization.k8s.io".into(), kind: kind.into(), name: name.into() };
     let aggregation = format!("{account}-remediators");
     let (label, value) = names::AGGREGATION;
-    let selector = LabelSelector { match_labels: Some([(label.to_owned(), value.to_owned())].into()), ..LabelSelector::default() };
+    let selector =
+        LabelSelector { match_labels: Some([(label.to_owned(), value.to_owned())].into()), ..LabelSelector::default() };
     vec![
-        object(&Namespace { metadata: ObjectMeta { name: Some(namespace.into()), ..ObjectMeta::default() }, ..Namespace::default() }),
+        object(&Namespace {
+            metadata: ObjectMeta { name: Some(namespace.into()), ..ObjectMeta::default() },
+            ..Namespace::default()
+        }),
         object(&ServiceAccount { metadata: meta(account, true), ..ServiceAccount::default() }),
-        object(&ClusterRole { metadata: meta(account, false), rules: Some(rules(component, Scope::Cluster)), ..ClusterRole::default() }),
+        object(&ClusterRole {
+            metadata: meta(account, false),
+            rules: Some(rules(component, Scope::Cluster)),
+            ..ClusterRole::default()
+        }),
         object(&ClusterRoleBinding {
             metadata: meta(account, false),
             role_ref: role_ref("ClusterRole", account),
@@ -139,7 +146,11 @@ pub fn manifests(component: Component, namespace: &str) -> Vec<Value> {
             subjects: Some(vec![subject.clone()]),
         }),
         object(&Role { metadata: meta(account, true), rules: Some(rules(component, Scope::OwnNamespace)) }),
-        object(&RoleBinding { metadata: meta(account, true), role_ref: role_ref("Role", account), subjects: Some(vec![subject]) }),
+        object(&RoleBinding {
+            metadata: meta(account, true),
+            role_ref: role_ref("Role", account),
+            subjects: Some(vec![subject]),
+        }),
     ]
 }
 

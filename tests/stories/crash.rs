@@ -88,7 +88,12 @@ async fn killed_at_each_effect_nothing_is_lost_or_doubled() {
     let events = stage.events().await;
     for n in 1..=count {
         let node = format!("node n{n}");
-        let about = |reason: &str| events.iter().filter(|(own, text)| own == reason && (text.ends_with(&node) || text.contains(&format!("{node}:")))).count();
+        let about = |reason: &str| {
+            events
+                .iter()
+                .filter(|(own, text)| own == reason && (text.ends_with(&node) || text.contains(&format!("{node}:"))))
+                .count()
+        };
         let counts = (about("DetectedUnhealthy"), about("RemediationCreated"), about("RemediationRemoved"));
         assert_eq!(counts, (1, 1, 1), "events of {node}: {events:#?}");
     }
@@ -112,7 +117,11 @@ async fn late(fate: Fate, rule: &Rule) {
 
 async fn remediating(stage: &Stage, node: &str) {
     stage.until_remediations(&[node]).await;
-    stage.until_status("workers", "the start is reported", |status| status["unhealthyNodes"][0]["remediations"][0]["resource"]["name"] == node).await;
+    stage
+        .until_status("workers", "the start is reported", |status| {
+            status["unhealthyNodes"][0]["remediations"][0]["resource"]["name"] == node
+        })
+        .await;
 }
 
 /// The very first effects: the namespace and the lease itself.
@@ -120,7 +129,8 @@ async fn remediating(stage: &Stage, node: &str) {
 async fn killed_while_it_first_becomes_leader() {
     let Some(stage) = bare_stage(Cluster::builder()).await else { return };
     let proxy = Proxy::in_front_of(&stage.cluster).await.expect("the proxy starts");
-    let kubeconfig = stage.cluster.kubeconfig_via(&proxy.url(), stage.cluster.admin_kubeconfig()).expect("a kubeconfig can be written");
+    let kubeconfig =
+        stage.cluster.kubeconfig_via(&proxy.url(), stage.cluster.admin_kubeconfig()).expect("a kubeconfig can be written");
     for path in ["/api/v1/namespaces", "/leases"] {
         for action in [Action::HoldBefore, Action::HoldAfter] {
             stage.forget_leader().await;

@@ -21,9 +21,13 @@ async fn running(nodes: usize, seconds: u32) -> Option<(Stage, Proxy, Process)> 
 /// Whether everything still works: a node breaks and recovers.
 async fn works(stage: &Stage, node: &str) {
     stage.condition(node, "Ready", "False", 3600).await;
-    until(Duration::from_secs(60), "the node is remediated", || async { (stage.remediations().await == [node]).then_some(()) }).await;
+    until(Duration::from_secs(60), "the node is remediated", || async { (stage.remediations().await == [node]).then_some(()) })
+        .await;
     stage.condition(node, "Ready", "True", 0).await;
-    until(Duration::from_secs(60), "the remediation is removed", || async { stage.remediations().await.is_empty().then_some(()) }).await;
+    until(Duration::from_secs(60), "the remediation is removed", || async {
+        stage.remediations().await.is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,7 +39,10 @@ async fn the_api_server_restarts() {
     stage.cluster.apiserver().kill();
     stage.cluster.apiserver().restart().await.expect("it comes back");
     stage.condition("n2", "Ready", "True", 0).await;
-    until(Duration::from_secs(60), "the remediation is removed", || async { stage.remediations().await.is_empty().then_some(()) }).await;
+    until(Duration::from_secs(60), "the remediation is removed", || async {
+        stage.remediations().await.is_empty().then_some(())
+    })
+    .await;
     works(&stage, "n3").await;
     assert_eq!(stage.times_created(), 3);
     assert!(controller.is_running());
@@ -54,7 +61,10 @@ async fn etcd_stands_still_for_thirty_seconds() {
     stage.cluster.etcd().resume();
     stage.cluster.apiserver().wait_ready().await.expect("it is ready again");
     stage.condition("n1", "Ready", "True", 0).await;
-    until(Duration::from_secs(60), "the remediation is removed", || async { stage.remediations().await.is_empty().then_some(()) }).await;
+    until(Duration::from_secs(60), "the remediation is removed", || async {
+        stage.remediations().await.is_empty().then_some(())
+    })
+    .await;
     works(&stage, "n2").await;
     assert_eq!(stage.times_created(), 2);
 }
@@ -92,7 +102,9 @@ async fn every_second_write_is_refused() {
     assert!(busy.hits() >= 6, "{} writes were refused", busy.hits());
     busy.remove().await;
     assert_eq!(stage.times_created(), 3);
-    let status = stage.until_status("workers", "all is reported", |status| status["phase"] == "Enabled" && status["healthyNodes"] == 6).await;
+    let status = stage
+        .until_status("workers", "all is reported", |status| status["phase"] == "Enabled" && status["healthyNodes"] == 6)
+        .await;
     assert_eq!(status["unhealthyNodes"].as_array().map_or(0, Vec::len), 0);
 }
 
@@ -100,7 +112,12 @@ async fn every_second_write_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_lost() {
     let Some((stage, proxy, _controller)) = running(6, 5).await else { return };
-    for (node, method, path) in [("n1", "POST", "/rebootremediations"), ("n2", "DELETE", "/rebootremediations"), ("n3", "PATCH", "/status"), ("n4", "POST", "/events")] {
+    for (node, method, path) in [
+        ("n1", "POST", "/rebootremediations"),
+        ("n2", "DELETE", "/rebootremediations"),
+        ("n3", "PATCH", "/status"),
+        ("n4", "POST", "/events"),
+    ] {
         let lost = proxy.rule(move |asked| asked.is(method, path), Action::LoseAnswer).times(1);
         works(&stage, node).await;
         lost.reached().await;

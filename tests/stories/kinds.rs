@@ -24,8 +24,11 @@ async fn a_check_is_disabled_while_its_template_is_away() {
     stage.until_status("workers", "the unhealthy node is reported", |status| status["unhealthyNodes"][0]["name"] == "n1").await;
 
     stage.apply("{apiVersion: provider.test/v1, kind: RebootRemediationTemplate, metadata: {name: reboot, namespace: provider}, spec: {template: 5}}").await;
-    let status =
-        stage.until_status("workers", "the bad template is named", |status| status["conditions"][0]["reason"] == "RemediationTemplateInvalid").await;
+    let status = stage
+        .until_status("workers", "the bad template is named", |status| {
+            status["conditions"][0]["reason"] == "RemediationTemplateInvalid"
+        })
+        .await;
     assert!(status["reason"].as_str().is_some_and(|reason| reason.contains("spec.template is not an object")), "{status}");
     assert!(stage.remediations().await.is_empty());
 

@@ -24,7 +24,8 @@ async fn the_second_takes_over_when_the_first_dies_or_lets_go() {
     // Killed: the lease has to run out. Paused leaders are deposed in the same way.
     first.kill();
     stage.condition("n1", "Ready", "True", 0).await;
-    until(Duration::from_secs(40), "the second cleans up", || async { stage.remediations().await.is_empty().then_some(()) }).await;
+    until(Duration::from_secs(40), "the second cleans up", || async { stage.remediations().await.is_empty().then_some(()) })
+        .await;
 
     // Asked to stop: it lets go, and its successor need not wait for the lease to run out.
     let third = stage.controller("third", &kubeconfig);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Node};
+use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::Client;
 use resus_harness::{Builder, Cluster, Process, Proxy, cluster_or_skip, until};
 use serde_json::{Value, json};
 
@@ -116,7 +116,10 @@ impl Stage {
     }
 
     pub async fn until_remediations(&self, expected: &[&str]) {
-        until(SOON, &format!("the remediations are {expected:?}"), || async { (self.remediations().await == expected).then_some(()) }).await;
+        until(SOON, &format!("the remediations are {expected:?}"), || async {
+            (self.remediations().await == expected).then_some(())
+        })
+        .await;
     }
 
     pub async fn until_status(&self, check: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
@@ -177,7 +180,10 @@ impl Stage {
     /// How often the API server stored a new remediation, of whichever node.
     pub fn times_created(&self) -> usize {
         let entries = self.cluster.audit_log().expect("the audit log can be read");
-        entries.iter().filter(|entry| entry.verb == "create" && entry.code == 201 && entry.uri.contains("/rebootremediations")).count()
+        entries
+            .iter()
+            .filter(|entry| entry.verb == "create" && entry.code == 201 && entry.uri.contains("/rebootremediations"))
+            .count()
     }
 }
 

@@ -27,15 +27,21 @@ async fn a_broken_node_is_remediated_until_it_recovers() {
 
     let object = stage.remediations_api().get("n1").await.expect("it exists");
     let check = stage.checks_api().get("workers").await.expect("it exists");
-    let (labels, annotations) = (object.metadata.labels.clone().unwrap_or_default(), object.metadata.annotations.clone().unwrap_or_default());
+    let (labels, annotations) =
+        (object.metadata.labels.clone().unwrap_or_default(), object.metadata.annotations.clone().unwrap_or_default());
     assert_eq!(object.data["spec"], json!({"method": "power-cycle", "retries": 3}));
     assert_eq!(labels["app.kubernetes.io/part-of"], "node-healthcheck-controller");
     assert_eq!(annotations["remediation.medik8s.io/node-name"], "n1");
     assert_eq!(annotations["remediation.medik8s.io/template-name"], "reboot");
     let owners = object.metadata.owner_references.clone().unwrap_or_default();
-    assert_eq!((owners.len(), &owners[0].uid, owners[0].controller), (1, check.metadata.uid.as_ref().expect("it has a uid"), Some(false)));
+    assert_eq!(
+        (owners.len(), &owners[0].uid, owners[0].controller),
+        (1, check.metadata.uid.as_ref().expect("it has a uid"), Some(false))
+    );
 
-    let status = stage.until_status("workers", "the status lists both", |status| status["unhealthyNodes"].as_array().map(Vec::len) == Some(2)).await;
+    let status = stage
+        .until_status("workers", "the status lists both", |status| status["unhealthyNodes"].as_array().map(Vec::len) == Some(2))
+        .await;
     assert_eq!((&status["healthyNodes"], &status["phase"]), (&json!(3), &json!("Remediating")));
     assert!(status["inFlightRemediations"]["n1"].is_string());
     assert_eq!(status["unhealthyNodes"][0]["remediations"][0]["resource"]["name"], "n1");
@@ -45,7 +51,9 @@ async fn a_broken_node_is_remediated_until_it_recovers() {
     // A third would be one too many, and says so.
     stage.condition("n3", "Ready", "False", 301).await;
     let shut = stage
-        .until_status("workers", "remediation is no longer allowed", |status| status["conditions"][1]["reason"] == "TooManyUnhealthy")
+        .until_status("workers", "remediation is no longer allowed", |status| {
+            status["conditions"][1]["reason"] == "TooManyUnhealthy"
+        })
         .await;
     assert_eq!(shut["conditions"][1]["status"], "False", "{shut}");
     holds_for(Duration::from_secs(2), "nothing is started above the limit", || async {
@@ -60,10 +68,18 @@ async fn a_broken_node_is_remediated_until_it_recovers() {
     stage.condition("n2", "DiskBroken", "False", 0).await;
     stage.condition("n3", "Ready", "True", 0).await;
     stage.until_remediations(&[]).await;
-    stage.until_status("workers", "all is well again", |status| status["healthyNodes"] == 5 && status["phase"] == "Enabled").await;
+    stage
+        .until_status("workers", "all is well again", |status| status["healthyNodes"] == 5 && status["phase"] == "Enabled")
+        .await;
 
     let events = stage.events().await;
-    for (reason, count) in [("DetectedUnhealthy", 3), ("RemediationCreated", 3), ("RemediationRemoved", 3), ("RemediationSkipped", 1), ("Enabled", 1)] {
+    for (reason, count) in [
+        ("DetectedUnhealthy", 3),
+        ("RemediationCreated", 3),
+        ("RemediationRemoved", 3),
+        ("RemediationSkipped", 1),
+        ("Enabled", 1),
+    ] {
         assert_eq!(events.iter().filter(|(own, _)| own == reason).count(), count, "{reason} in {events:#?}");
     }
     let status = controller.terminate(SOON).await.expect("it stops");
@@ -80,7 +96,9 @@ async fn it_needs_nothing_but_the_crds() {
     stage.check("workers", 10, "1").await;
     stage.until_status("workers", "the missing provider is named", |status| status["phase"] == "Disabled").await;
     stage.apply_file("tests/provider/crds.yaml").await;
-    stage.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/rebootremediationtemplates.provider.test"]).await;
+    stage
+        .kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd/rebootremediationtemplates.provider.test"])
+        .await;
     stage.apply_file("tests/provider/template.yaml").await;
     stage.until_remediations(&["n2"]).await;
     stage.kubectl(&["get", "lease", "-n", "poison-pill", "resus-controller"]).await;
@@ -108,7 +126,11 @@ async fn bad_checks_are_refused_with_what_to_write_instead() {
         let error = stage.cluster.apply(&yaml).await.expect_err(&format!("{to} is refused"));
         assert!(format!("{error:#}").contains(says), "{to}: {error:#}");
     }
-    for (from, to) in [("maxUnhealthy: \"1\"", "minHealthy: \"3\""), ("maxUnhealthy: \"1\"", "maxUnhealthy: 3"), ("duration: 300s", "duration: 1.5h30µs")] {
+    for (from, to) in [
+        ("maxUnhealthy: \"1\"", "minHealthy: \"3\""),
+        ("maxUnhealthy: \"1\"", "maxUnhealthy: 3"),
+        ("duration: 300s", "duration: 1.5h30µs"),
+    ] {
         stage.apply(&good.replace(from, to)).await;
     }
 }

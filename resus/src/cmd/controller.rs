@@ -12,9 +12,9 @@ use clap::builder::ValueParser;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use resus_core::lease::Timing;
+use resus_driver::admin;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
-use resus_driver::admin;
 use resus_k8s::quantity;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -140,14 +140,17 @@ async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>) -> 
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let mut config = match kubeconfig {
         Some(file) => {
-            let kubeconfig = Kubeconfig::read_from(&file).with_context(|| format!("cannot read the kubeconfig {}", file.display()))?;
+            let kubeconfig =
+                Kubeconfig::read_from(&file).with_context(|| format!("cannot read the kubeconfig {}", file.display()))?;
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
             config.with_context(|| format!("the kubeconfig {} cannot be used", file.display()))?
         }
         None if options.context.is_some() => {
             Config::from_kubeconfig(&options).await.context("no usable kubeconfig in KUBECONFIG or ~/.kube/config")?
         }
-        None => Config::infer().await.context("no kubeconfig given, none found, and not inside a cluster: use --kubeconfig FILE")?,
+        None => {
+            Config::infer().await.context("no kubeconfig given, none found, and not inside a cluster: use --kubeconfig FILE")?
+        }
     };
     // The loop has its own patience: a retry inside the client would hide that the server is away, and a write
     // that is repeated behind our back could arrive after we gave up the leadership.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use resus_k8s::rbac::{self, Component};
 use resus_k8s::crd;
+use resus_k8s::rbac::{self, Component};
 
 /// Write the files to apply to a cluster: CRDs, accounts, roles.
 #[derive(Args)]

@@ -1,0 +1,5 @@
+//! Executions of the pure core against a small model of a cluster: chosen ones, and random ones.
+
+mod model;
+mod properties;
+mod stories;

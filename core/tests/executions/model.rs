@@ -1,0 +1,359 @@
+//! A cluster in a few lines: nodes, one check, an API that may lose requests or answers, watches that lag.
+//!
+//! Ground truth is kept apart from what the world under test has been told.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use resus_core::effect::{Creation, Effect};
+use resus_core::facts::{
+    Amount, Check, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Policy, Rule, Selector, Served, Source, Status,
+    Threshold, Version,
+};
+use resus_core::input::{Answer, Fact, Gone, Input};
+use resus_core::lease::{Election, LeaseAnswer, LeaseEffect, Record, Timing};
+use resus_core::nhc::CheckStatus;
+use resus_core::plan::{Plan, plan};
+use resus_core::time::{Mono, Now, Wall};
+use resus_core::world::World;
+
+/// Wall time when the monotonic clock shows zero.
+const EPOCH: i64 = 1_800_000_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fate {
+    Done,
+    LostBefore,
+    LostAfter,
+    Refused,
+}
+
+pub struct Cluster {
+    pub world: World,
+    /// True time, in milliseconds.
+    pub time: i64,
+    /// How far the wall clock of the process is off.
+    pub wall_step: i64,
+    /// Since when each node is not ready; None while it is.
+    pub broken_since: BTreeMap<Name, Option<i64>>,
+    pub objects: BTreeMap<ObjectKey, Object>,
+    pub check: Check,
+    lease: Option<Record>,
+    version: u64,
+    /// Events that the watches have not delivered; each watch lags on its own.
+    news: BTreeMap<Source, VecDeque<Input>>,
+    /// Requests that have not been executed.
+    pub requests: VecDeque<Effect>,
+    pub created: Vec<(Name, i64)>,
+}
+
+impl Cluster {
+    pub fn new(nodes: usize, threshold: Threshold, unhealthy_after: Duration) -> Cluster {
+        let timing = Timing::default();
+        let mut cluster = Cluster {
+            world: World::new(Election::new("me".into(), timing)),
+            time: 1_000_000,
+            wall_step: 0,
+            broken_since: (0..nodes).map(|n| (Name::from(format!("n{n}")), None)).collect(),
+            objects: BTreeMap::new(),
+            check: check(threshold, unhealthy_after),
+            lease: None,
+            version: 1,
+            news: BTreeMap::new(),
+            requests: VecDeque::new(),
+            created: Vec::new(),
+        };
+        let template = template();
+        cluster.objects.insert(template.key.clone(), template);
+        cluster.list(Source::Nodes);
+        cluster.list(Source::Checks);
+        cluster.list(Source::Kinds);
+        cluster
+    }
+
+    pub fn now(&self) -> Now {
+        Now { wall: Wall(EPOCH + self.time + self.wall_step), mono: Mono(self.time) }
+    }
+
+    pub fn list(&mut self, source: Source) {
+        let now = self.now();
+        self.news.remove(&source);
+        let facts: Vec<Fact> = match &source {
+            Source::Nodes => self.broken_since.keys().map(|name| Fact::Node(self.node(name))).collect(),
+            Source::Checks => vec![Fact::Check(self.check.clone())],
+            Source::Kinds => Vec::new(),
+            Source::Objects(kind) => self.objects.values().filter(|o| o.key.kind == *kind).cloned().map(Fact::Object).collect(),
+        };
+        self.world.apply(Input::Listing(source.clone()), now);
+        for fact in facts {
+            self.world.apply(Input::Seen(fact), now);
+        }
+        self.world.apply(Input::Listed(source), now);
+    }
+
+    pub fn node(&self, name: &Name) -> Node {
+        let (status, since) = match self.broken_since[name] {
+            Some(since) => (Status::False, since),
+            None => (Status::True, 0),
+        };
+        Node {
+            name: name.clone(),
+            uid: format!("uid-{name}").into(),
+            version: Version(self.version.to_string().into()),
+            labels: [("role", "worker")].into_iter().collect(),
+            annotations: Box::new([]),
+            conditions: Box::new([Condition { kind: "Ready".into(), status, since: Wall(EPOCH + since) }]),
+            taints: Box::new([]),
+            boot_id: "b".into(),
+            kubelet_version: "v1".into(),
+            unschedulable: false,
+            deleting: false,
+        }
+    }
+
+    pub fn set_broken(&mut self, name: &Name, broken: bool) {
+        let since = broken.then_some(self.time);
+        if self.broken_since[name].is_some() != broken {
+            self.broken_since.insert(name.clone(), since);
+            self.version += 1;
+            let node = self.node(name);
+            self.tell(Input::Seen(Fact::Node(node)));
+        }
+    }
+
+    pub fn set_paused(&mut self, paused: bool) {
+        if let Ok(policy) = &mut self.check.policy {
+            policy.pause_requests = if paused { vec!["me".into()] } else { Vec::new() };
+        }
+        self.check_changed();
+    }
+
+    fn check_changed(&mut self) {
+        self.version += 1;
+        self.check.version = Version(self.version.to_string().into());
+        self.tell(Input::Seen(Fact::Check(self.check.clone())));
+    }
+
+    fn tell(&mut self, input: Input) {
+        let source = source_of(&input).expect("news are of a source");
+        self.news.entry(source).or_default().push_back(input);
+    }
+
+    /// One of the watches delivers its oldest news.
+    pub fn hear(&mut self, which: usize) {
+        let waiting: Vec<Source> =
+            self.news.iter().filter(|(_, news)| !news.is_empty()).map(|(source, _)| source.clone()).collect();
+        let Some(source) = waiting.get(which % waiting.len().max(1)) else { return };
+        let now = self.now();
+        if let Some(news) = self.news.get_mut(source).and_then(VecDeque::pop_front) {
+            self.world.apply(news, now);
+        }
+    }
+
+    pub fn hear_all(&mut self) {
+        while self.has_news() {
+            self.hear(0);
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        self.news.values().any(|news| !news.is_empty())
+    }
+
+    /// One turn of the loop.
+    pub fn turn(&mut self) -> Plan {
+        let now = self.now();
+        let plan = plan(&self.world, now);
+        for effect in &plan.effects {
+            self.world.sent(effect, now);
+            self.requests.push_back(effect.clone());
+        }
+        for source in &plan.watches {
+            if !self.world.is_synced(source) {
+                self.list(source.clone());
+            }
+        }
+        plan
+    }
+
+    /// The request at `at` is executed, or not, and answered, or not.
+    pub fn execute(&mut self, at: usize, fate: Fate) {
+        let Some(effect) = self.requests.remove(at) else { return };
+        if let Effect::Lease(effect) = &effect {
+            let answer = self.elect(effect);
+            let now = self.now();
+            self.world.apply(Input::LeaseAnswered(answer), now);
+            return;
+        }
+        let answer = match fate {
+            Fate::Done => self.store(&effect),
+            Fate::LostBefore => Answer::Unsure { why: "lost".into() },
+            Fate::LostAfter => {
+                self.store(&effect);
+                Answer::Unsure { why: "lost".into() }
+            }
+            Fate::Refused => Answer::Refused { why: "busy".into(), retry_after: Some(Duration::from_secs(1)) },
+        };
+        let now = self.now();
+        self.world.apply(Input::Answered(effect.key(), answer), now);
+    }
+
+    fn elect(&mut self, effect: &LeaseEffect) -> LeaseAnswer {
+        match effect {
+            LeaseEffect::Namespace => LeaseAnswer::NamespaceCreated,
+            LeaseEffect::Read => self.lease.clone().map_or(LeaseAnswer::Missing, LeaseAnswer::Found),
+            LeaseEffect::Create(record) | LeaseEffect::Write(record) => {
+                self.version += 1;
+                let record = Record { version: Version(self.version.to_string().into()), ..record.clone() };
+                self.lease = Some(record.clone());
+                LeaseAnswer::Found(record)
+            }
+        }
+    }
+
+    fn store(&mut self, effect: &Effect) -> Answer {
+        self.version += 1;
+        match effect {
+            Effect::Look { node } => match self.broken_since.contains_key(node) {
+                true => Answer::Done(Some(Fact::Node(self.node(node)))),
+                false => Answer::Missing,
+            },
+            Effect::Create(creation) if self.objects.contains_key(&creation.key) => Answer::Exists,
+            Effect::Create(creation) => {
+                let object = self.object(creation);
+                self.created.push((creation.node.clone(), self.time));
+                self.objects.insert(object.key.clone(), object.clone());
+                self.tell(Input::Seen(Fact::Object(object)));
+                Answer::Done(None)
+            }
+            Effect::Delete { key, uid, .. } => match self.objects.get(key) {
+                Some(object) if object.uid == *uid => {
+                    self.objects.remove(key);
+                    self.tell(Input::Gone(Gone::Object(key.clone(), uid.clone())));
+                    Answer::Done(None)
+                }
+                Some(_) => Answer::Conflict,
+                None => Answer::Missing,
+            },
+            Effect::Read { key, .. } => match self.objects.contains_key(key) {
+                true => Answer::Done(None),
+                false => Answer::Missing,
+            },
+            Effect::Discover { api_version } => Answer::Done(Some(kinds(api_version))),
+            Effect::Emit(_) => Answer::Done(None),
+            Effect::Status { version, .. } if *version != self.check.version => Answer::Conflict,
+            Effect::Status { status, .. } => {
+                self.check.status = status.clone();
+                self.check_changed();
+                Answer::Done(Some(Fact::Check(self.check.clone())))
+            }
+            Effect::Lease(_) => unreachable!("elections have their own answers"),
+        }
+    }
+
+    fn object(&self, creation: &Creation) -> Object {
+        Object {
+            key: creation.key.clone(),
+            uid: format!("uid-{}", self.version).into(),
+            version: Version(self.version.to_string().into()),
+            created_at: Wall(EPOCH + self.time),
+            deleting: false,
+            finalizers: 0,
+            owners: Box::new([Box::from(&*creation.check_uid)]),
+            node: creation.node.clone(),
+            template: Some(creation.template.clone()),
+            allows_several: false,
+            processing: false,
+            body: None,
+        }
+    }
+
+    /// The remediations that stand in the API, by node.
+    pub fn remediated(&self) -> Vec<Name> {
+        self.objects.values().filter(|object| object.body.is_none()).map(|object| object.node.clone()).collect()
+    }
+
+    /// Everything is heard, executed and answered at once, for so long.
+    pub fn run_well(&mut self, millis: i64) -> usize {
+        let (until, mut sent) = (self.time + millis, 0);
+        while self.time < until {
+            self.hear_all();
+            for source in self.world.sources().cloned().collect::<Vec<_>>() {
+                let now = self.now();
+                self.world.apply(Input::Heard(source), now);
+            }
+            let plan = self.turn();
+            sent += plan.effects.iter().filter(|effect| !matches!(effect, Effect::Lease(_))).count();
+            let idle = self.requests.is_empty();
+            while !self.requests.is_empty() {
+                self.execute(0, Fate::Done);
+            }
+            if idle && !self.has_news() {
+                self.time = plan.wake_at.map_or(self.time + 60_000, |at| at.0.min(self.time + 60_000)).min(until);
+            }
+        }
+        sent
+    }
+}
+
+fn source_of(input: &Input) -> Option<Source> {
+    match input {
+        Input::Seen(fact) => fact.source(),
+        Input::Gone(Gone::Object(key, _)) => Some(Source::Objects(key.kind.clone())),
+        _ => None,
+    }
+}
+
+fn template_key() -> ObjectKey {
+    let kind = Kind { api_version: "provider.test/v1".into(), kind: "RebootTemplate".into() };
+    ObjectKey { kind, namespace: Some("default".into()), name: "reboot".into() }
+}
+
+fn template() -> Object {
+    Object {
+        key: template_key(),
+        uid: "template".into(),
+        version: Version("1".into()),
+        created_at: Wall(0),
+        deleting: false,
+        finalizers: 0,
+        owners: Box::new([]),
+        node: "reboot".into(),
+        template: None,
+        allows_several: false,
+        processing: false,
+        body: Some(Ok::<Name, Invalid>("{}".into())),
+    }
+}
+
+fn kinds(api_version: &Name) -> Fact {
+    let served = |plural: &str| Served { plural: plural.into(), namespaced: true };
+    let served = [("RebootTemplate", served("reboottemplates")), ("Reboot", served("reboots"))];
+    Fact::Kinds {
+        api_version: api_version.clone(),
+        served: served.into_iter().map(|(kind, served)| (kind.into(), served)).collect(),
+    }
+}
+
+fn check(threshold: Threshold, unhealthy_after: Duration) -> Check {
+    Check {
+        name: "workers".into(),
+        uid: "check".into(),
+        version: Version("1".into()),
+        generation: 1,
+        created_at: Wall(EPOCH),
+        deleting: false,
+        policy: Ok(Policy {
+            selector: Selector::default(),
+            rules: vec![Rule { kind: "Ready".into(), status: Status::False, lasts_for: unhealthy_after }],
+            threshold,
+            template: template_key(),
+            pause_requests: Vec::new(),
+        }),
+        status: CheckStatus::default(),
+    }
+}
+
+pub fn at_most(count: u32) -> Threshold {
+    Threshold::MaxUnhealthy(Amount::Count(count))
+}
