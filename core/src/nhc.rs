@@ -211,7 +211,7 @@ fn flips(check: &Check, desired: &CheckStatus, now: Wall) -> Vec<Event> {
         };
         // What was before, not what is now, makes the name: now is another time in each attempt.
         let anchor = format!("{}/{:?}", condition.reason, before.map(|before| (before.since, &before.reason)));
-        events.push(event(check, warning, reason, &anchor, condition.message.to_string(), now));
+        events.push(event(check, warning, reason, &anchor, &condition.message, now));
     }
     events
 }
@@ -226,15 +226,15 @@ fn alike(
     now: Wall,
 ) -> Vec<Event> {
     if found.len() <= EVENTS_ALIKE_MAX {
-        return found.into_iter().map(|(_, anchor, text)| event(check, warning, reason, &anchor, text, now)).collect();
+        return found.into_iter().map(|(_, anchor, text)| event(check, warning, reason, &anchor, &text, now)).collect();
     }
     let anchor: String = found.iter().map(|(_, anchor, _)| anchor.as_str()).collect::<Vec<_>>().join("/");
     let named: Vec<&str> = found.iter().take(EVENTS_ALIKE_MAX).map(|(node, ..)| &**node).collect();
     let text = format!("{} nodes {verb}: {} and {} more", found.len(), named.join(", "), found.len() - named.len());
-    vec![Event { sums_up: true, ..event(check, warning, reason, &anchor, text, now) }]
+    vec![Event { sums_up: true, ..event(check, warning, reason, &anchor, &text, now) }]
 }
 
-fn event(check: &Check, warning: bool, reason: &'static str, anchor: &str, message: String, now: Wall) -> Event {
+fn event(check: &Check, warning: bool, reason: &'static str, anchor: &str, message: &str, now: Wall) -> Event {
     let hash = hash(&[&check.uid, reason, anchor]);
     Event {
         name: named(&check.name, '.', hash),

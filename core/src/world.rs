@@ -94,7 +94,7 @@ impl World {
         self.clock.observe(now);
         match input {
             Input::Listing(source) => self.list_begins(source, now),
-            Input::Listed(source) => self.list_ends(source, now),
+            Input::Listed(source) => self.list_ends(&source, now),
             Input::Seen(fact) => self.seen(fact, now),
             Input::Gone(gone) => self.gone(gone, now),
             Input::Heard(source) => self.heard(&source, now),
@@ -180,12 +180,12 @@ impl World {
         false
     }
 
-    fn list_ends(&mut self, source: Source, now: Now) -> bool {
-        let Some(feed) = self.feeds.get_mut(&source) else { return false };
+    fn list_ends(&mut self, source: &Source, now: Now) -> bool {
+        let Some(feed) = self.feeds.get_mut(source) else { return false };
         let unseen = feed.unseen.take().unwrap_or_default();
         *feed = Feed { synced: true, broken: false, heard_at: now.mono, unseen: None };
         for name in unseen {
-            match &source {
+            match source {
                 Source::Nodes => drop(self.nodes.remove(&name)),
                 Source::Checks => self.drop_check(&name),
                 Source::Kinds => {}
@@ -256,8 +256,11 @@ impl World {
         if object.deleting {
             self.flights.resolved(&EffectKey::Delete(object.key.clone(), object.uid.clone()));
         }
-        let before = self.objects.insert(object.key.clone(), object.clone());
-        before.as_ref() != Some(&object)
+        if self.objects.get(&object.key) == Some(&object) {
+            return false;
+        }
+        self.objects.insert(object.key.clone(), object);
+        true
     }
 
     fn definition_changed(&mut self, group: &str) -> bool {

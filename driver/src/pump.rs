@@ -120,7 +120,7 @@ impl Pump {
     fn apply(&mut self, input: Input) -> bool {
         match &input {
             Input::Unreadable { source, name, why } => {
-                warn!(%source, %name, %why, "an object cannot be read; it is left alone, others go on")
+                warn!(%source, %name, %why, "an object cannot be read; it is left alone, others go on");
             }
             Input::Answered(key, answer) => {
                 let word = self.telemetry.answered(key, answer);

@@ -196,7 +196,7 @@ impl Watch {
             let body = response.into_body().collect().await?.to_bytes();
             return Ok(Err(api_status(code, &body)));
         }
-        Ok(Ok(response.into_body().into_data_stream().map(|chunk| chunk.map_err(kube::Error::from))))
+        Ok(Ok(response.into_body().into_data_stream()))
     }
 
     async fn broken(&self) -> Result<()> {

@@ -92,7 +92,7 @@ async fn every_second_write_is_refused() {
     let counter = std::sync::atomic::AtomicUsize::new(0);
     let busy = proxy
         .rule(
-            move |asked| asked.method != "GET" && counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 2 == 0,
+            move |asked| asked.method != "GET" && counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(2),
             Action::too_many_requests(Duration::from_secs(1)),
         )
         .always();

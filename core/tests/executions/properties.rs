@@ -20,7 +20,7 @@ enum Step {
     /// Some turns in which everything goes well: long stories need them.
     Well(i64),
     Execute(usize, Fate),
-    StepWall(i64),
+    TurnClock(i64),
     CutWatch,
     Relist,
     Pause(bool),
@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => Just(Step::Turn),
         2 => (0..5_000i64).prop_map(Step::Well),
         8 => (0..8usize, fate).prop_map(|(at, fate)| Step::Execute(at, fate)),
-        1 => prop_oneof![Just(3_600_000i64), Just(-3_600_000i64)].prop_map(Step::StepWall),
+        1 => prop_oneof![Just(3_600_000i64), Just(-3_600_000i64)].prop_map(Step::TurnClock),
         1 => Just(Step::CutWatch),
         1 => Just(Step::Relist),
         1 => any::<bool>().prop_map(Step::Pause),
@@ -63,7 +63,7 @@ fn take(cluster: &mut Cluster, step: &Step) {
             cluster.run_well(*millis);
         }
         Step::Execute(at, fate) => cluster.execute(*at % cluster.requests.len().max(1), *fate),
-        Step::StepWall(by) => cluster.wall_step += by,
+        Step::TurnClock(by) => cluster.wall_step += by,
         Step::CutWatch => {
             let now = cluster.now();
             cluster.world.apply(Input::Broken(Source::Nodes), now);

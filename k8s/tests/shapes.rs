@@ -1,0 +1,263 @@
+//! Objects, requests and answers, as they go over the wire.
+
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+use resus_core::effect::{Creation, Effect};
+use resus_core::facts::{Amount, Kind, Name, ObjectKey, Source, Status, Threshold, Version};
+use resus_core::input::{Answer, Fact, Gone, Input};
+use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
+use resus_core::time::Wall;
+use resus_k8s::feed::{self, Line};
+use resus_k8s::{answer, encode, observe};
+use serde_json::{Value, json};
+
+fn check(spec: Value) -> resus_core::facts::Check {
+    let json = json!({"metadata": {"name": "c", "uid": "u", "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec});
+    observe::check(json.to_string().as_bytes()).expect("metadata can be read")
+}
+
+fn spec() -> Value {
+    json!({"remediationTemplate": {"apiVersion": "p.test/v1", "kind": "RebootTemplate", "name": "t", "namespace": "ns"}})
+}
+
+#[test]
+fn a_check_with_nothing_but_a_template_has_the_defaults_of_the_reference() {
+    let policy = check(spec()).policy.expect("it is valid");
+    assert_eq!(policy.threshold, Threshold::MaxUnhealthy(Amount::Percent(49)));
+    assert!(policy.selector.0.is_empty(), "all nodes");
+    let rules: Vec<_> = policy.rules.iter().map(|rule| (&*rule.kind, &rule.status, rule.lasts_for)).collect();
+    assert_eq!(
+        rules,
+        [("Ready", &Status::False, Duration::from_secs(300)), ("Ready", &Status::Unknown, Duration::from_secs(300))]
+    );
+}
+
+#[test]
+fn thresholds_are_read_in_all_spellings() {
+    use Amount::{Count, Percent};
+    use Threshold::{MaxUnhealthy, MinHealthy};
+    for (field, value, expected) in [
+        ("maxUnhealthy", json!(3), MaxUnhealthy(Count(3))),
+        ("maxUnhealthy", json!("3"), MaxUnhealthy(Count(3))),
+        ("maxUnhealthy", json!("40%"), MaxUnhealthy(Percent(40))),
+        ("maxUnhealthy", json!("150%"), MaxUnhealthy(Percent(100))),
+        ("maxUnhealthy", json!(99_999_999_999i64), MaxUnhealthy(Count(u32::MAX))),
+        ("minHealthy", json!("51%"), MinHealthy(Percent(51))),
+        ("minHealthy", json!("2"), MinHealthy(Count(2))),
+    ] {
+        let mut spec = spec();
+        spec[field] = value;
+        assert_eq!(check(spec).policy.expect("it is valid").threshold, expected);
+    }
+}
+
+/// Our own CRD refuses most of these already; a foreign one may not.
+#[test]
+fn a_bad_spec_is_a_sentence_that_names_the_field() {
+    let bad: [(&str, Value, &str); 13] = [
+        ("minHealthy", json!(-1), "minHealthy must not be negative: -1"),
+        ("maxUnhealthy", json!("many"), "many"),
+        ("unhealthyConditions", json!([]), "unhealthyConditions is empty"),
+        ("unhealthyConditions", json!([{"type": "Ready", "status": "False", "duration": "5 minutes"}]), "5 minutes"),
+        ("unhealthyConditions", json!([{"type": "Ready", "status": "False", "duration": "-5m"}]), "must not be negative"),
+        ("unhealthyConditions", json!("Ready"), "spec:"),
+        ("selector", json!({"matchExpressions": [{"key": "k", "operator": "Resembles"}]}), "Resembles"),
+        ("selector", json!({"matchExpressions": [{"key": "k", "operator": "In"}]}), "at least one value"),
+        ("selector", json!({"matchExpressions": [{"key": "k", "operator": "Exists", "values": ["v"]}]}), "takes no values"),
+        ("remediationTemplate", json!({"apiVersion": "p.test/v1", "kind": "Reboot", "name": "t"}), "ends with Template"),
+        ("remediationTemplate", json!({"apiVersion": "p.test/v1", "kind": "Template", "name": "t"}), "ends with Template"),
+        ("remediationTemplate", json!({"apiVersion": "v1", "kind": "RebootTemplate", "name": "t"}), "group/version"),
+        ("remediationTemplate", json!({"apiVersion": "p.test/v1", "kind": "RebootTemplate"}), "name is missing"),
+    ];
+    for (field, value, says) in bad {
+        let mut spec = spec();
+        spec[field] = value;
+        let why = check(spec.clone()).policy.expect_err(&format!("{spec}")).0;
+        assert!(why.contains(says), "{spec}: {why}");
+    }
+}
+
+#[test]
+fn templates_that_cannot_be_used_say_why() {
+    let kind = Kind { api_version: "p.test/v1".into(), kind: "RebootTemplate".into() };
+    for (spec, expected) in [
+        (json!({"template": {"spec": {"b": 1, "a": [2]}}}), Ok(r#"{"a":[2],"b":1}"#)),
+        (json!({"template": {}}), Ok("{}")),
+        (json!({"template": {"spec": null}}), Ok("{}")),
+        (json!({}), Err("no spec.template")),
+        (json!(null), Err("no spec.template")),
+        (json!(5), Err("no spec.template")),
+        (json!({"template": "x"}), Err("spec.template is not an object")),
+        (json!({"template": {"spec": []}}), Err("spec.template.spec is not an object")),
+    ] {
+        let json = json!({"metadata": {"name": "t", "namespace": "ns"}, "spec": spec});
+        let body = observe::object(json.to_string().as_bytes(), &kind).expect("it can be read").body.expect("it is a template");
+        match (body, expected) {
+            (Ok(body), Ok(expected)) => assert_eq!(&*body, expected),
+            (Err(why), Err(expected)) => assert!(why.0.contains(expected), "{spec}: {}", why.0),
+            (body, expected) => panic!("{spec}: {body:?}, not {expected:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_bad_object_stops_neither_its_list_nor_its_watch() {
+    let good = json!({"metadata": {"name": "good", "resourceVersion": "5"}, "status": {"conditions": null}});
+    let bad = json!({"metadata": {"name": "bad", "resourceVersion": "6"}, "status": {"conditions": "none"}});
+    let page = feed::read_page(
+        &Source::Nodes,
+        json!({"metadata": {"resourceVersion": "9"}, "items": [bad, good]}).to_string().as_bytes(),
+    );
+    let page = page.expect("the list can be read");
+    assert!(matches!(&page.inputs[0], Input::Unreadable { name, .. } if &**name == "bad"));
+    assert!(matches!(&page.inputs[1], Input::Seen(Fact::Node(node)) if &*node.name == "good"));
+    assert_eq!((page.version.as_str(), page.next), ("9", None));
+
+    let line = json!({"type": "MODIFIED", "object": bad}).to_string();
+    let Ok(Line::Input(Input::Unreadable { .. }, Some(version))) = feed::read_line(&Source::Nodes, line.as_bytes()) else {
+        panic!("{line}")
+    };
+    assert_eq!(version, "6", "the watch goes on after it");
+    let line = json!({"type": "DELETED", "object": bad}).to_string();
+    assert!(
+        matches!(feed::read_line(&Source::Nodes, line.as_bytes()), Ok(Line::Input(Input::Gone(Gone::Node(_)), _))),
+        "its end is heard all the same"
+    );
+    let line = json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}).to_string();
+    assert!(matches!(feed::read_line(&Source::Nodes, line.as_bytes()), Ok(Line::Expired)));
+    let line =
+        json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "12", "creationTimestamp": null}}}).to_string();
+    assert!(
+        matches!(feed::read_line(&Source::Nodes, line.as_bytes()), Ok(Line::Input(Input::Heard(Source::Nodes), Some(version))) if version == "12")
+    );
+}
+
+#[test]
+fn a_condition_without_a_date_counts_from_when_it_is_seen() {
+    let json = json!({"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": null}]}});
+    let node = observe::node(json.to_string().as_bytes()).expect("it can be read");
+    assert_eq!(node.conditions[0].since, Wall(i64::MAX));
+}
+
+fn key() -> ObjectKey {
+    ObjectKey {
+        kind: Kind { api_version: "p.test/v1".into(), kind: "Reboot".into() },
+        namespace: Some("ns".into()),
+        name: "n1".into(),
+    }
+}
+
+fn creation() -> Effect {
+    Effect::Create(Creation {
+        key: key(),
+        plural: "reboots".into(),
+        body: r#"{"a":1}"#.into(),
+        node: "n1".into(),
+        template: "t".into(),
+        check: "c".into(),
+        check_uid: "u".into(),
+        control_plane: true,
+    })
+}
+
+#[test]
+fn every_write_names_what_it_was_decided_on() {
+    let request = encode::encode(&creation(), "resus");
+    let body: Value = serde_json::from_slice(request.body()).expect("JSON");
+    assert_eq!(
+        (request.method().as_str(), request.uri().to_string().as_str()),
+        ("POST", "/apis/p.test/v1/namespaces/ns/reboots?fieldManager=resus")
+    );
+    assert_eq!(
+        (&body["metadata"]["name"], &body["metadata"]["ownerReferences"][0]["uid"], &body["spec"]),
+        (&json!("n1"), &json!("u"), &json!({"a": 1}))
+    );
+    assert_eq!(body["metadata"]["labels"]["remediation.medik8s.io/isControlPlaneNode"], "");
+
+    let request = encode::encode(&Effect::Delete { key: key(), plural: "reboots".into(), uid: "x".into() }, "resus");
+    let body: Value = serde_json::from_slice(request.body()).expect("JSON");
+    assert_eq!(
+        (request.method().as_str(), request.uri().path(), &body["preconditions"]),
+        ("DELETE", "/apis/p.test/v1/namespaces/ns/reboots/n1", &json!({"uid": "x"}))
+    );
+
+    let status = Effect::Status {
+        check: "c".into(),
+        uid: "u".into(),
+        version: Version("41".into()),
+        status: Default::default(),
+        written_at: Wall(0),
+    };
+    let request = encode::encode(&status, "resus");
+    let body: Value = serde_json::from_slice(request.body()).expect("JSON");
+    assert_eq!(body[0], json!({"op": "replace", "path": "/metadata/resourceVersion", "value": "41"}));
+    assert_eq!(request.headers()["content-type"], "application/json-patch+json");
+
+    let record = Record {
+        holder: "me".into(),
+        lease_for: Duration::from_secs(15),
+        acquired_at: Wall(0),
+        renewed_at: Wall(1_500),
+        transitions: 2,
+        version: Version("8".into()),
+    };
+    let request = encode::encode(&Effect::Lease(LeaseEffect::Write(record)), "resus");
+    let body: Value = serde_json::from_slice(request.body()).expect("JSON");
+    assert_eq!(
+        (&body["metadata"]["resourceVersion"], &body["spec"]["renewTime"]),
+        (&json!("8"), &json!("1970-01-01T00:00:01.500000Z"))
+    );
+}
+
+#[test]
+fn a_time_out_is_no_refusal() {
+    let respond = |code: u16, reason: &str| {
+        let body = json!({"kind": "Status", "code": code, "reason": reason, "message": "m"}).to_string().into_bytes();
+        let mut response = Response::new(body);
+        *response.status_mut() = StatusCode::from_u16(code).expect("a code");
+        response
+    };
+    let answer = |code, reason| match answer::decode(&creation(), &respond(code, reason)) {
+        Input::Answered(_, answer) => answer,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(answer(201, ""), Answer::Done(None)));
+    assert!(matches!(answer(409, "AlreadyExists"), Answer::Exists));
+    assert!(matches!(answer(409, "Conflict"), Answer::Conflict));
+    assert!(matches!(answer(404, "NotFound"), Answer::Missing));
+    for code in [400, 401, 403, 422, 429] {
+        assert!(matches!(answer(code, ""), Answer::Refused { .. }), "{code} was definitely not stored");
+    }
+    for code in [500, 502, 503, 504] {
+        assert!(matches!(answer(code, ""), Answer::Unsure { .. }), "{code} may have been stored");
+    }
+    let mut busy = respond(429, "TooManyRequests");
+    busy.headers_mut().insert("retry-after", "7".parse().expect("a number"));
+    let Input::Answered(_, Answer::Refused { retry_after, .. }) = answer::decode(&creation(), &busy) else { panic!() };
+    assert_eq!(retry_after, Some(Duration::from_secs(7)));
+
+    // A success that cannot be read proves nothing either.
+    let garbage = Response::new(b"<html>".to_vec());
+    assert!(matches!(answer::decode(&Effect::Look { node: "n".into() }, &garbage), Input::Answered(_, Answer::Unsure { .. })));
+    assert!(matches!(
+        answer::decode(&Effect::Lease(LeaseEffect::Read), &garbage),
+        Input::LeaseAnswered(LeaseAnswer::Failed { .. })
+    ));
+}
+
+#[test]
+fn discovery_skips_subresources() {
+    let body = json!({"resources": [
+        {"name": "reboots", "kind": "Reboot", "namespaced": true, "verbs": []},
+        {"name": "reboots/status", "kind": "Reboot", "namespaced": true, "verbs": []},
+    ]});
+    let effect = Effect::Discover { api_version: "p.test/v1".into() };
+    let Input::Answered(_, Answer::Done(Some(Fact::Kinds { served, .. }))) =
+        answer::decode(&effect, &Response::new(body.to_string().into_bytes()))
+    else {
+        panic!("it can be read")
+    };
+    let plurals: Vec<(Name, Name)> = served.into_iter().map(|(kind, served)| (kind, served.plural)).collect();
+    assert_eq!(plurals, [("Reboot".into(), "reboots".into())]);
+}
