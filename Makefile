@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench soak manifests
+.PHONY: help demo test lint mutants bench soak manifests
 
 # For recipes of several commands: name each before it runs.
 RUN := run() { echo "== $$*"; "$$@"; }
@@ -14,7 +14,7 @@ help: ## Show this list
 demo: ## Watch a broken node being repaired, against a real API server
 	@tests/setup rust cc kube
 	# Built first and aloud, since the demo itself should have the screen to itself.
-	cargo build -p resus-harness --bin demo
+	cargo build -p resus -p resus-harness --bins
 	cargo run -q -p resus-harness --bin demo
 
 test: ## Run every test, most of them against real Kubernetes parts
@@ -57,14 +57,18 @@ lint: ## Check format, lints, generated files, documentation, dependencies and s
 	# Without the tree of each duplicate; cargo tree -d has it.
 	run "$$(tests/setup --where deny)" --locked check --hide-inclusion-graph bans licenses sources
 	if command -v shellcheck >/dev/null; then
-	  run shellcheck tests/setup tests/kube/build .ci/run
+	  run shellcheck tests/setup tests/kube/build tests/mutants/run .ci/run
 	else
 	  echo "== shellcheck is not installed: scripts are not checked"
 	fi
 
+mutants: ## Break one rule at a time and see the tests notice
+	@tests/setup rust cc
+	tests/mutants/run
+
 bench: ## Measure, in a release build
 	@tests/setup rust cc kube
-	cargo build --release -p resus-harness --bin bench
+	cargo build --release -p resus -p resus-harness --bins
 	cargo run -q --release -p resus-harness --bin bench
 
 soak: ## Run the properties of the pure crates for long, in a release build

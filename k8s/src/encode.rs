@@ -147,6 +147,7 @@ fn check_status(status: &CheckStatus, written_at: Wall) -> NodeHealthCheckStatus
     NodeHealthCheckStatus {
         observed_nodes: status.observed,
         healthy_nodes: status.healthy,
+        remediating_nodes: u32::try_from(status.unhealthy.iter().filter(|node| !node.remediations.is_empty()).count()).ok(),
         unhealthy_nodes: status.unhealthy.iter().map(unhealthy_node).collect(),
         in_flight_remediations: in_flight.collect(),
         conditions: status.conditions.iter().map(condition).collect(),

@@ -12,7 +12,7 @@ use resus_k8s::feed::{self, Line};
 use resus_k8s::{answer, encode, observe};
 use serde_json::{Value, json};
 
-fn check(spec: Value) -> resus_core::facts::Check {
+fn check(spec: &Value) -> resus_core::facts::Check {
     let json = json!({"metadata": {"name": "c", "uid": "u", "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec});
     observe::check(json.to_string().as_bytes()).expect("metadata can be read")
 }
@@ -23,7 +23,7 @@ fn spec() -> Value {
 
 #[test]
 fn a_check_with_nothing_but_a_template_has_the_defaults_of_the_reference() {
-    let policy = check(spec()).policy.expect("it is valid");
+    let policy = check(&spec()).policy.expect("it is valid");
     assert_eq!(policy.threshold, Threshold::MaxUnhealthy(Amount::Percent(49)));
     assert!(policy.selector.0.is_empty(), "all nodes");
     let rules: Vec<_> = policy.rules.iter().map(|rule| (&*rule.kind, &rule.status, rule.lasts_for)).collect();
@@ -48,7 +48,7 @@ fn thresholds_are_read_in_all_spellings() {
     ] {
         let mut spec = spec();
         spec[field] = value;
-        assert_eq!(check(spec).policy.expect("it is valid").threshold, expected);
+        assert_eq!(check(&spec).policy.expect("it is valid").threshold, expected);
     }
 }
 
@@ -73,7 +73,7 @@ fn a_bad_spec_is_a_sentence_that_names_the_field() {
     for (field, value, says) in bad {
         let mut spec = spec();
         spec[field] = value;
-        let why = check(spec.clone()).policy.expect_err(&format!("{spec}")).0;
+        let why = check(&spec).policy.expect_err(&format!("{spec}")).0;
         assert!(why.contains(says), "{spec}: {why}");
     }
 }

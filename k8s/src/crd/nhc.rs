@@ -23,7 +23,7 @@ use crate::quantity::IntOrPercent;
     printcolumn(name = "Observed", type_ = "integer", json_path = ".status.observedNodes"),
     printcolumn(name = "Healthy", type_ = "integer", json_path = ".status.healthyNodes"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Remediating", type_ = "string", json_path = ".status.unhealthyNodes[*].name"),
+    printcolumn(name = "Remediating", type_ = "integer", json_path = ".status.remediatingNodes"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.reason", priority = "1")
 )]
@@ -116,6 +116,9 @@ pub struct NodeHealthCheckStatus {
     /// How many of them are healthy, with no remediation left on them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_nodes: Option<u32>,
+    /// How many nodes are being remediated: of a list, a printer column shows the first entry only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remediating_nodes: Option<u32>,
     /// Nodes that are unhealthy, or still have remediations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unhealthy_nodes: Vec<UnhealthyNode>,
