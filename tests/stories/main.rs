@@ -4,6 +4,7 @@ mod crash;
 mod faults;
 mod kinds;
 mod leader;
+mod outside;
 mod quiet;
 mod stage;
 mod thin_path;

@@ -26,6 +26,7 @@ use tracing_subscriber::EnvFilter;
 /// Several may run; one leads. Needs nothing in the cluster but deploy/crds; the namespace for its leader
 /// lease is created if it is missing.
 #[derive(Args)]
+#[command(args_override_self = true)] // The last one wins, as users of Go programs expect.
 pub struct Controller {
     /// File with the cluster's address and credentials. Without it: KUBECONFIG, ~/.kube/config, or, inside a
     /// cluster, the pod's service account.

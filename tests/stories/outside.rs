@@ -1,0 +1,104 @@
+//! What the process shows of itself: endpoints, and errors that say what to do.
+
+use std::path::Path;
+use std::process::Command;
+
+use resus_harness::{Cluster, Process, run, until};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::stage::{SOON, bare_stage, stage};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_readiness_and_metrics_are_served() {
+    let Some(stage) = stage(Cluster::builder()).await else { return };
+    stage.nodes(3).await;
+    stage.check("workers", 5, "1").await;
+    let kubeconfig = stage.account().await;
+    let flags = ["--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"];
+    let controller = stage.controller_with("controller", &kubeconfig, &flags);
+    let (metrics, probes) = (address(&controller, "serving metrics").await, address(&controller, "serving health probes").await);
+    until(SOON, "it is ready", || async { get(&probes, "/readyz").await.starts_with("HTTP/1.1 200").then_some(()) }).await;
+    stage.condition("n1", "Ready", "False", 60).await;
+    stage.until_remediations(&["n1"]).await;
+    let text = until(SOON, "the decision is counted", || async {
+        let text = get(&metrics, "/metrics").await;
+        text.contains("resus_decisions{verdict=\"keep\"} 1").then_some(text)
+    })
+    .await;
+    for line in
+        ["resus_leader 1", "resus_nodes 3", "resus_checks 1", "resus_stale_sources 0", "resus_effects_total{effect=\"create\"} 1"]
+    {
+        assert!(text.lines().any(|own| own == line), "{line} in {text}");
+    }
+    assert!(get(&probes, "/nothing").await.starts_with("HTTP/1.1 404"));
+
+    // Without the API server the process is well all the same: to restart it would help nobody.
+    stage.cluster.apiserver().kill();
+    until(SOON, "the watches are stale", || async {
+        get(&metrics, "/metrics").await.contains("resus_stale_sources 5").then_some(())
+    })
+    .await;
+    assert!(get(&probes, "/healthz").await.starts_with("HTTP/1.1 200"));
+    stage.cluster.apiserver().restart().await.expect("it comes back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_without_our_crds_is_told_what_to_apply() {
+    let Some(stage) = bare_stage(Cluster::builder()).await else { return };
+    stage.kubectl(&["delete", "crd", "nodehealthchecks.remediation.medik8s.io"]).await;
+    let flags = ["--health-probe-bind-address=127.0.0.1:0"];
+    let controller = stage.controller_with("controller", stage.cluster.admin_kubeconfig(), &flags);
+    controller.wait_for_log("apply deploy/crds", SOON).await.expect("it says what to do");
+    let probes = address(&controller, "serving health probes").await;
+    let answer = get(&probes, "/readyz").await;
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("NodeHealthChecks have not been listed yet"), "{answer}");
+    stage.apply_file("deploy/crds").await;
+    until(SOON, "it is ready without a restart", || async {
+        get(&probes, "/readyz").await.starts_with("HTTP/1.1 200").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bad_flags_end_the_process_with_what_to_write() {
+    for (args, says) in [
+        (vec!["controller", "--kubeconfig", "/does/not/exist"], "cannot read the kubeconfig /does/not/exist"),
+        (vec!["controller", "--leader-elect-renew-deadline", "14s"], "must be less than the lease duration"),
+        (vec!["controller", "--leader-elect-retry-period", "0s"], "must not be zero"),
+        (vec!["controller", "--leader-elect-lease-duration", "15"], "write a unit after each number"),
+        (vec!["controller", "--namespace", "Not_A_Name"], "a namespace has lower-case letters"),
+        (vec!["controller", "--metrics-bind-address", "everywhere"], "write IP:PORT, :PORT, or 0 for none"),
+        (vec!["controller", "--log", "resus=loud"], "write a level"),
+        (vec!["manifests", "--check", "--to", "/does/not/exist"], "run `make manifests`"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_resus"));
+        command.args(&args);
+        let said = run(&command, SOON).await.expect("it ends");
+        assert!(!said.status.success() && said.stderr.contains(says), "{args:?}: {} {}", said.status, said.stderr);
+    }
+}
+
+/// The files in `deploy` are what the code says.
+#[tokio::test]
+async fn generated_files_are_up_to_date() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_resus"));
+    command.args(["manifests", "--check", "--to"]).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy"));
+    let said = run(&command, SOON).await.expect("it ends");
+    assert!(said.status.success(), "{}", said.stderr);
+}
+
+async fn address(controller: &Process, what: &str) -> String {
+    let line = controller.wait_for_log(what, SOON).await.expect("it serves");
+    let line = line.lines().find(|line| line.contains(what)).expect("it was found").to_owned();
+    line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("with its address").to_owned()
+}
+
+async fn get(address: &str, path: &str) -> String {
+    let mut socket = TcpStream::connect(address).await.expect("somebody listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: resus\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.expect("it can be asked");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.expect("it answers");
+    answer
+}
