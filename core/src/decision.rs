@@ -35,6 +35,10 @@ pub enum Verdict {
     Remove,
 }
 
+impl Verdict {
+    pub const ALL: [Verdict; 6] = [Verdict::Leave, Verdict::Wait, Verdict::Hold, Verdict::Start, Verdict::Keep, Verdict::Remove];
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -72,6 +76,8 @@ pub enum Because {
     NeverReported {
         kind: Box<str>,
     },
+    /// The node's object is being deleted.
+    NodeLeaving,
     /// The node's object could not be read; its health is unknown.
     Unreadable {
         why: Name,
@@ -95,7 +101,6 @@ pub enum Because {
     PolicyInvalid {
         why: Name,
     },
-    BeingDeleted,
     Paused {
         requests: Vec<Box<str>>,
     },
@@ -115,6 +120,13 @@ pub enum Because {
     /// Our own earlier object is still going away.
     Leaving {
         key: ObjectKey,
+    },
+    /// It would be started, but another process leads.
+    NotLeading,
+    /// Somebody else removed what we created; it is created again, ever more slowly.
+    Removed {
+        key: ObjectKey,
+        times: u32,
     },
     /// The node is asked once more, plainly, before anything starts.
     Looking,
@@ -148,6 +160,7 @@ impl fmt::Display for Because {
             Because::Healthy => f.write_str("the node is healthy"),
             Because::Pending(found) => write!(f, "{found}, unhealthy only after {}", Seconds(found.lasts_for)),
             Because::NeverReported { kind } => write!(f, "the node has no condition {kind} yet"),
+            Because::NodeLeaving => f.write_str("the node is being deleted"),
             Because::Unreadable { why } => write!(f, "the node's object cannot be read: {why}"),
             Because::Expired(found) => write!(f, "{found} for longer than {}", Seconds(found.lasts_for)),
             Because::Stale { source } => write!(f, "what is known of {source} may be out of date; waiting for the API server"),
@@ -157,7 +170,6 @@ impl fmt::Display for Because {
             Because::TemplateMissing { key } => write!(f, "the template {key} does not exist: create it"),
             Because::TemplateInvalid { key, why } => write!(f, "the template {key} cannot be used: {why}"),
             Because::PolicyInvalid { why } => write!(f, "the check cannot be used: {why}"),
-            Because::BeingDeleted => f.write_str("the check is being deleted"),
             Because::Paused { requests } => write!(f, "paused by pauseRequests: {}", requests.join(", ")),
             Because::TooManyUnhealthy { not_healthy, allowed, of } => {
                 write!(f, "{not_healthy} of {of} nodes are not healthy, repairs go on only while at most {allowed} are")
@@ -165,6 +177,8 @@ impl fmt::Display for Because {
             Because::Overlapping { owner } => write!(f, "the older check {owner} is responsible for the node"),
             Because::Occupied { key } => write!(f, "{key} exists already and is not ours"),
             Because::Leaving { key } => write!(f, "the earlier {key} is still being deleted"),
+            Because::NotLeading => f.write_str("another controller leads, and will start it"),
+            Because::Removed { key, times } => write!(f, "somebody else removed {key}, {times} times by now; trying again later"),
             Because::Looking => f.write_str("asking the API server once more before starting"),
             Because::Queued => f.write_str("next in line, other requests are under way"),
             Because::Creating { key } => write!(f, "creating {key}"),

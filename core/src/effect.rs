@@ -31,7 +31,6 @@ pub enum Effect {
     /// Write the status of the check if it still has this version.
     Status {
         check: Name,
-        uid: Name,
         version: Version,
         status: CheckStatus,
         written_at: Wall,
@@ -80,18 +79,20 @@ impl Effect {
             Effect::Lease(_) => EffectKey::Lease,
         }
     }
+}
 
+impl EffectKey {
     /// One word for logs and metrics.
     pub fn verb(&self) -> &'static str {
         match self {
-            Effect::Look { .. } => "look",
-            Effect::Create(_) => "create",
-            Effect::Delete { .. } => "delete",
-            Effect::Read { .. } => "read",
-            Effect::Discover { .. } => "discover",
-            Effect::Emit(_) => "event",
-            Effect::Status { .. } => "status",
-            Effect::Lease(_) => "lease",
+            EffectKey::Look(_) => "look",
+            EffectKey::Create(_) => "create",
+            EffectKey::Delete(..) => "delete",
+            EffectKey::Read(_) => "read",
+            EffectKey::Discover(_) => "discover",
+            EffectKey::Emit(..) => "event",
+            EffectKey::Status(_) => "status",
+            EffectKey::Lease => "lease",
         }
     }
 }

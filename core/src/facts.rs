@@ -185,7 +185,6 @@ pub struct Check {
     pub name: Name,
     pub uid: Name,
     pub version: Version,
-    pub generation: i64,
     pub created_at: Wall,
     pub deleting: bool,
     pub policy: Result<Policy, Invalid>,
@@ -284,6 +283,8 @@ pub struct Object {
     pub allows_several: bool,
     /// Condition `Processing` is True.
     pub processing: bool,
+    /// Condition `PermanentNodeDeletionExpected` is True and `Succeeded` is not: its node goes for good, and it is not done.
+    pub expects_node_to_go: bool,
     /// Of templates: `spec.template.spec` as canonical JSON, or why there is none.
     pub body: Option<Result<Name, Invalid>>,
 }

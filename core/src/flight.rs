@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::effect::EffectKey;
 use crate::facts::Name;
 use crate::input::Answer;
+use crate::lease::REQUEST_TIMEOUT;
 use crate::time::Mono;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,20 +20,22 @@ pub enum Flight {
     Stored { retry_at: Mono },
     /// The server says that it exists already; left when the watch shows it.
     Exists { retry_at: Mono },
-    /// It may have been stored; left by a later answer, or when it can no longer arrive.
-    Unsure { since: Mono, tries: u32, retry_at: Mono },
+    /// It may have been stored, or be yet; left by a later answer, or when it can no longer arrive.
+    Unsure { sent_at: Mono, tries: u32, retry_at: Mono },
     /// It was not stored; left by a later answer, or in time.
     Refused { at: Mono, tries: u32, retry_at: Mono, why: Name },
 }
 
 /// A watch that has not shown a stored write by then is asked about it.
 const SEEN_WITHIN: Duration = Duration::from_secs(10);
+/// Every write tells the server to give up after [`REQUEST_TIMEOUT`]. What it says does not exist after twice that and
+/// some seconds will not appear any more.
+const LATE_MAX: Duration = Duration::from_secs(2 * REQUEST_TIMEOUT.as_secs() + 2);
 /// First and longest pause before something is tried again.
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// A request can be executed late only within the API server's own time-out of one minute; ten times
-/// that, and it is forgotten. Also how long a refusal is remembered.
-const FORGET_AFTER: Duration = Duration::from_secs(600);
+/// How long a refusal, or anything else that nobody asks about any more, is remembered.
+pub const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 /// May this effect be sent?
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -105,7 +108,7 @@ impl Flights {
             // To ask at once is right: nothing else will tell whose object it is if the watch is behind.
             Answer::Exists => waits_for_watch(key).then_some(Flight::Exists { retry_at: now }),
             // The watch will say what became of it; to ask again at once would only heat the wire.
-            Answer::Missing | Answer::Conflict if grows_with_nodes(key) && !matches!(key, EffectKey::Read(_)) => {
+            Answer::Missing | Answer::Conflict if !matches!(key, EffectKey::Read(_) | EffectKey::Discover(_)) => {
                 let why = "it is gone, or another has taken its place".into();
                 Some(Flight::Refused { at: now, tries, retry_at: now.after(backoff(tries)), why })
             }
@@ -114,7 +117,7 @@ impl Flights {
                 let pause = backoff(tries).max(retry_after.unwrap_or_default().min(BACKOFF_MAX));
                 Some(Flight::Refused { at: now, tries, retry_at: now.after(pause), why: why.clone() })
             }
-            Answer::Unsure { .. } => Some(Flight::Unsure { since: now, tries, retry_at: now.after(backoff(tries)) }),
+            Answer::Unsure { .. } => Some(Flight::Unsure { sent_at: at, tries, retry_at: now.after(backoff(tries)) }),
         };
         match next {
             Some(flight) => self.0.insert(key.clone(), flight),
@@ -127,6 +130,16 @@ impl Flights {
     pub fn resolved(&mut self, key: &EffectKey) {
         if self.0.get(key).is_some_and(|flight| !matches!(flight, Flight::Sent { .. })) {
             self.0.remove(key);
+        }
+    }
+
+    /// The server was asked and says that it does not exist. What may still be on its way is asked about again.
+    pub fn denied(&mut self, key: &EffectKey, now: Mono) {
+        match self.0.get_mut(key) {
+            Some(Flight::Unsure { sent_at, retry_at, .. }) if now.since(*sent_at) < LATE_MAX => {
+                *retry_at = sent_at.after(LATE_MAX);
+            }
+            _ => self.resolved(key),
         }
     }
 
@@ -150,7 +163,7 @@ impl Flight {
         match self {
             Flight::Sent { .. } => true,
             Flight::Stored { retry_at } | Flight::Exists { retry_at } => now.since(*retry_at) < FORGET_AFTER,
-            Flight::Unsure { since, .. } => now.since(*since) < FORGET_AFTER,
+            Flight::Unsure { sent_at, .. } => now.since(*sent_at) < FORGET_AFTER,
             Flight::Refused { at, .. } => now.since(*at) < FORGET_AFTER,
         }
     }
@@ -176,6 +189,7 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
     }
 }
 
-fn backoff(tries: u32) -> Duration {
+/// The pause before try number `tries + 1`.
+pub fn backoff(tries: u32) -> Duration {
     BACKOFF_MIN.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(BACKOFF_MAX)
 }

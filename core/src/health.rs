@@ -34,6 +34,8 @@ pub enum Health {
     Unreadable {
         why: Name,
     },
+    /// Well, but its object is being deleted: not to be counted on.
+    Leaving,
 }
 
 /// The one condition whose absence says something: a node without it has not reported at all.
@@ -50,6 +52,7 @@ pub fn assess(known: &Known, rules: &[Rule], now: Mono) -> Health {
         Some((due_at, found)) => Health::Pending { found, due_at },
         None => match never_reported(known, rules) {
             Some(kind) => Health::NeverReported { kind },
+            None if known.node.deleting => Health::Leaving,
             None => Health::Healthy,
         },
     }

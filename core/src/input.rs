@@ -20,6 +20,8 @@ pub enum Input {
     Heard(Source),
     /// The watch broke: what we know of the source may be out of date.
     Broken(Source),
+    /// The server does not know the source's kind.
+    NotServed(Source),
     /// The source is no longer watched.
     Stopped(Source),
     /// An object that cannot be read; what was known of it is in doubt.

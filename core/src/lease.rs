@@ -85,7 +85,11 @@ enum Standing {
     /// The Lease has not been read. Left by the first answer.
     Ignorant,
     NoNamespace,
-    Vacant,
+    /// There is no Lease. Who had seen somebody hold it waits as long as if it still stood there: it may have been
+    /// deleted under a leader, which notices only at its next renewal. Who has just begun does not wait.
+    Vacant {
+        not_before: Mono,
+    },
     /// Somebody holds it; left when it is given up, or has not changed for as long as it lasts.
     Following {
         record: Record,
@@ -140,22 +144,29 @@ impl Election {
     pub fn leads(&self, now: Mono) -> bool {
         match &self.standing {
             Standing::Leading { renewed_at, .. } => now < renewed_at.after(self.timing.renew_within),
-            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => {
-                false
-            }
+            Standing::Ignorant
+            | Standing::NoNamespace
+            | Standing::Vacant { .. }
+            | Standing::Following { .. }
+            | Standing::Released => false,
         }
     }
 
     pub fn leader(&self) -> Option<&Name> {
         match &self.standing {
             Standing::Following { record, .. } | Standing::Leading { record, .. } => Some(&record.holder),
-            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Released => None,
+            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant { .. } | Standing::Released => None,
         }
     }
 
-    /// Nothing more is to be expected of a process that stops.
-    pub fn is_over(&self) -> bool {
-        self.stopping && self.asked.is_none() && !matches!(self.standing, Standing::Leading { .. })
+    /// Nothing more is to be expected of a process that stops: it has let go, or what it held has run out.
+    pub fn is_over(&self, now: Mono) -> bool {
+        self.stopping && self.asked.is_none() && !self.leads(now)
+    }
+
+    /// Until when we lead unless the lease is renewed.
+    pub fn leads_until(&self) -> Option<Mono> {
+        self.lapses_at()
     }
 
     /// What to send now, and when to ask again if nothing happens.
@@ -165,7 +176,7 @@ impl Election {
         if self.asked.is_some() {
             return (None, lapses_at);
         }
-        if self.stopping {
+        if self.stopping && !(self.reread && now.mono < self.next_at) {
             return (self.release(now), None);
         }
         if now.mono < self.next_at {
@@ -175,7 +186,8 @@ impl Election {
             Standing::Released => return (None, None),
             Standing::NoNamespace => LeaseEffect::Namespace,
             Standing::Ignorant => LeaseEffect::Read,
-            Standing::Vacant => LeaseEffect::Create(self.claim(None, now)),
+            Standing::Vacant { not_before } if now.mono < *not_before => LeaseEffect::Read,
+            Standing::Vacant { .. } => LeaseEffect::Create(self.claim(None, now)),
             _ if self.reread => LeaseEffect::Read,
             Standing::Leading { record, .. } => LeaseEffect::Write(Record { renewed_at: now.wall, ..record.clone() }),
             Standing::Following { record, unchanged_since } => {
@@ -202,26 +214,47 @@ impl Election {
 
     pub fn answered(&mut self, answer: LeaseAnswer, now: Mono) {
         let Some(asked) = self.asked.take() else { return };
-        if !matches!(answer, LeaseAnswer::Failed { .. }) {
-            self.trouble = None;
-        }
         match answer {
-            LeaseAnswer::Found(record) => self.found(record, &asked, now),
-            LeaseAnswer::Missing => self.become_next(Standing::Vacant, now),
+            LeaseAnswer::Found(record) => {
+                self.trouble = None;
+                self.found(record, &asked, now);
+            }
+            LeaseAnswer::Missing => self.missing(now),
             LeaseAnswer::NamespaceMissing => self.become_next(Standing::NoNamespace, now),
-            LeaseAnswer::NamespaceCreated => self.become_next(Standing::Vacant, now),
+            LeaseAnswer::NamespaceCreated => self.become_next(Standing::Vacant { not_before: now }, now),
             LeaseAnswer::Conflict => {
                 self.reread = true;
                 self.next_at = now;
-                if !matches!(self.standing, Standing::Leading { .. } | Standing::Following { .. }) {
-                    self.standing = Standing::Ignorant;
-                }
+                self.standing = match std::mem::replace(&mut self.standing, Standing::Ignorant) {
+                    // Somebody else wrote: until we have read who it was, we do not lead.
+                    Standing::Leading { record, .. } => Standing::Leading { record, renewed_at: Mono(i64::MIN) },
+                    following @ Standing::Following { .. } => following,
+                    _ => Standing::Ignorant,
+                };
             }
             // The write may have been stored: what we know of the Lease is no longer certain.
             LeaseAnswer::Failed { why } => {
                 self.reread = true;
                 self.trouble = Some(why);
+                // The admin may have created the namespace meanwhile.
+                if self.standing == Standing::NoNamespace {
+                    self.standing = Standing::Ignorant;
+                }
             }
+        }
+    }
+
+    fn missing(&mut self, now: Mono) {
+        // Who leads knows that nobody else does, and who has just begun has seen nobody. All others have to assume that
+        // somebody who leads has not noticed yet.
+        let at_once = self.leads(now) || self.standing == Standing::Ignorant;
+        let lease_for = match &self.standing {
+            Standing::Following { record, .. } => record.lease_for.max(self.timing.lease_for),
+            _ => self.timing.lease_for,
+        };
+        let not_before = if at_once { now } else { now.after(lease_for) };
+        if !matches!(self.standing, Standing::Vacant { .. }) {
+            self.become_next(Standing::Vacant { not_before }, if at_once { now } else { now.after(self.timing.retry_each) });
         }
     }
 
@@ -251,10 +284,10 @@ impl Election {
         }
     }
 
-    fn become_next(&mut self, standing: Standing, now: Mono) {
+    fn become_next(&mut self, standing: Standing, next_at: Mono) {
         self.standing = standing;
         self.reread = false;
-        self.next_at = now;
+        self.next_at = next_at;
     }
 
     fn claim(&self, from: Option<&Record>, now: Now) -> Record {
@@ -278,18 +311,22 @@ impl Election {
                 ..record.clone()
             })),
             Standing::Leading { .. } => Some(LeaseEffect::Read),
-            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => {
-                None
-            }
+            Standing::Ignorant
+            | Standing::NoNamespace
+            | Standing::Vacant { .. }
+            | Standing::Following { .. }
+            | Standing::Released => None,
         }
     }
 
     fn lapses_at(&self) -> Option<Mono> {
         match &self.standing {
             Standing::Leading { renewed_at, .. } => Some(renewed_at.after(self.timing.renew_within)),
-            Standing::Ignorant | Standing::NoNamespace | Standing::Vacant | Standing::Following { .. } | Standing::Released => {
-                None
-            }
+            Standing::Ignorant
+            | Standing::NoNamespace
+            | Standing::Vacant { .. }
+            | Standing::Following { .. }
+            | Standing::Released => None,
         }
     }
 }
@@ -333,7 +370,7 @@ mod tests {
         server.serve(&mut b, at(0), Fate::Answered);
         a.stopping = true;
         server.serve(&mut a, at(500), Fate::Answered);
-        assert!(a.is_over() && !a.leads(Mono(500)));
+        assert!(a.is_over(Mono(500)) && !a.leads(Mono(500)));
         server.serve(&mut b, at(2_000), Fate::Answered);
         server.serve(&mut b, at(2_000), Fate::Answered);
         assert!(b.leads(Mono(2_000)));
@@ -358,7 +395,8 @@ mod tests {
                 LeaseEffect::Read => return self.stored.clone().map_or(LeaseAnswer::Missing, LeaseAnswer::Found),
                 LeaseEffect::Create(_) if self.stored.is_some() => return LeaseAnswer::Conflict,
                 LeaseEffect::Create(record) => record,
-                LeaseEffect::Write(record) if self.stored.as_ref().is_none_or(|known| known.version != record.version) => {
+                LeaseEffect::Write(_) if self.stored.is_none() => return LeaseAnswer::Missing,
+                LeaseEffect::Write(record) if self.stored.as_ref().is_some_and(|known| known.version != record.version) => {
                     return LeaseAnswer::Conflict;
                 }
                 LeaseEffect::Write(record) => record,
@@ -410,9 +448,14 @@ mod tests {
             let mut server = Server::default();
             let mut elections: Vec<Election> = ["a", "b", "c"].map(|me| Election::new(me.into(), Timing::default())).into();
             let mut on_their_way: Vec<OnItsWay> = Vec::new();
+            let mut deleted_at = None;
             let mut time = 0;
             for (who, pause, fate, latency, pause_of_process) in turns {
                 time += pause;
+                // Somebody deletes the Lease, once all three have seen it.
+                if fate == 7 && deleted_at.is_none() && elections.iter().all(|election| election.leader().is_some()) {
+                    (server.stored, deleted_at) = (None, Some(time));
+                }
                 for way in &mut on_their_way {
                     if way.executed_at <= time && way.answer.is_none() {
                         way.answer = Some(server.execute(&way.effect));

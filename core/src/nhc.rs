@@ -5,6 +5,7 @@
 //! attempt would choose again, and the status after them; so a crash in between loses and doubles nothing.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::decision::Because;
 use crate::facts::{Check, Name, Object, ObjectKey, Status};
@@ -21,6 +22,9 @@ pub struct CheckStatus {
     pub reason: Name,
 }
 
+/// An object in etcd has 1.5 MB at most, and each entry some 400 bytes; the counters still count all.
+const LISTED_MAX: usize = 2000;
+
 /// A node is listed from the moment it is unhealthy until it is healthy and nothing of ours is left on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UnhealthyNode {
@@ -28,6 +32,12 @@ pub struct UnhealthyNode {
     pub remediations: Vec<Remediation>,
     /// Since when its conditions are healthy again, while remediations are still there.
     pub healthy_since: Option<Wall>,
+}
+
+impl UnhealthyNode {
+    pub fn new(name: Name, remediations: &[&Object]) -> UnhealthyNode {
+        UnhealthyNode { name, remediations: remediations.iter().map(|object| (*object).into()).collect(), healthy_since: None }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,12 +83,32 @@ pub struct Findings {
     pub brief: Vec<(Name, Remediation)>,
 }
 
+impl CheckStatus {
+    /// What it says apart from times. To write the same again and again would mean that it does not stay as written.
+    pub fn gist(&self) -> u64 {
+        let mut timeless = self.clone();
+        timeless.conditions.iter_mut().for_each(|condition| condition.since = Wall(0));
+        timeless.unhealthy.iter_mut().for_each(|node| node.healthy_since = None);
+        let mut hasher = DefaultHasher::new();
+        timeless.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// While something is unknown nothing new can be said, but that.
+pub fn status_in_doubt(check: &Check, doubt: &Because, now: Wall) -> CheckStatus {
+    let mut status = check.status.clone();
+    status.conditions.retain(|condition| &*condition.kind != reasons::REMEDIATION_ALLOWED);
+    status.conditions.push(condition(check, reasons::REMEDIATION_ALLOWED, Status::False, reasons::STALE, doubt.to_string(), now));
+    status
+}
+
 pub fn status(check: &Check, findings: &Findings, now: Wall) -> CheckStatus {
     let (phase, reason) = phase(findings);
     CheckStatus {
         observed: u32::try_from(findings.observed).ok(),
         healthy: u32::try_from(findings.healthy).ok(),
-        unhealthy: findings.unhealthy.iter().map(|(node, _)| node.clone()).collect(),
+        unhealthy: findings.unhealthy.iter().map(|(node, _)| node.clone()).take(LISTED_MAX).collect(),
         conditions: vec![disabled(check, findings, now), allowed(check, findings, now)],
         phase: phase.into(),
         reason: reason.into(),
@@ -263,7 +293,7 @@ const NAME_MAX: usize = 253;
 pub fn named(prefix: &str, between: char, hash: u64) -> Name {
     let room = NAME_MAX - 17;
     let cut = prefix.char_indices().map(|(at, _)| at).find(|at| *at >= room).unwrap_or(prefix.len());
-    format!("{}{between}{hash:016x}", &prefix[..cut]).into()
+    format!("{}{between}{hash:016x}", prefix[..cut].trim_end_matches(['.', '-'])).into()
 }
 
 /// FNV-1a: the same on every machine and in every version, which is all that names need.

@@ -9,11 +9,11 @@ use std::time::Duration;
 use crate::decision::{Because, Decision, Match, Verdict};
 use crate::effect::{Creation, Effect, EffectKey};
 use crate::escalate::{self, Workshop};
-use crate::facts::{Check, Name, Object, ObjectKey, Policy, Source};
+use crate::facts::{Check, Kind, Name, Node, Object, ObjectKey, Policy, Source};
 use crate::flight::{Clearance, Flight, grows_with_nodes};
 use crate::gate::{Gate, Tally, gate};
 use crate::health::{Health, Known, assess};
-use crate::nhc::{self, Findings, UnhealthyNode};
+use crate::nhc::{self, CheckStatus, Findings, UnhealthyNode};
 use crate::time::{Mono, Now};
 use crate::world::World;
 
@@ -26,6 +26,8 @@ pub struct Plan {
     /// When to plan again even if nothing is heard; always later than now.
     pub wake_at: Option<Mono>,
     pub leads: bool,
+    /// Nothing but the lease may be sent from then on.
+    pub leads_until: Option<Mono>,
 }
 
 /// Requests under way at once that grow with the number of nodes. Enough to start a hundred remediations
@@ -35,6 +37,9 @@ pub const REQUESTS_MAX: usize = 64;
 const LOOK_VALID_FOR: Duration = Duration::from_secs(5);
 /// The status is for people: they need no more than one a second.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
+const STATUS_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Watches are back within seconds after most breaks.
+const DOUBT_TOLD_AFTER: Duration = Duration::from_secs(10);
 /// Events that do not wait for the pace of the status.
 const EVENTS_PER_STATUS: usize = 20;
 
@@ -55,6 +60,8 @@ struct Draft<'a> {
     now: Now,
     plan: Plan,
     requests_left: usize,
+    /// Which check has a remediation on which node.
+    remediated_by: BTreeMap<&'a Name, &'a Name>,
 }
 
 /// A node under a check.
@@ -63,47 +70,54 @@ struct Target<'a> {
     health: Health,
     /// Remediations of this check for this node.
     mine: Vec<&'a Object>,
-    /// The object that a remediation would be, if the template can be used.
-    key: Option<ObjectKey>,
-    /// A request may have created one that we do not see yet.
-    maybe_created: bool,
+    /// A request may have created this one, which we do not see yet.
+    maybe_created: Option<&'a ObjectKey>,
 }
 
 impl Target<'_> {
     fn is_healthy(&self) -> bool {
-        self.health == Health::Healthy && self.mine.is_empty() && !self.maybe_created
+        self.health == Health::Healthy && self.mine.is_empty() && self.maybe_created.is_none()
     }
+}
+
+/// May remediations of a check be started, and how?
+enum Permit<'a> {
+    Start(Workshop<'a>),
+    Shut(Because),
 }
 
 impl<'a> Draft<'a> {
     fn new(world: &'a World, now: Now) -> Draft<'a> {
         let requests_left = REQUESTS_MAX.saturating_sub(world.flights.waiting_for_answers());
         let watches = BTreeSet::from([Source::Nodes, Source::Checks, Source::Kinds]);
-        Draft { world, now, plan: Plan { watches, ..Plan::default() }, requests_left }
+        let checks: BTreeMap<&str, &Name> = world.checks.values().map(|check| (&*check.uid, &check.name)).collect();
+        let owned = world
+            .objects
+            .values()
+            .filter_map(|object| Some((&object.node, object.owners.iter().find_map(|uid| checks.get(&**uid).copied())?)));
+        Draft { world, now, plan: Plan { watches, ..Plan::default() }, requests_left, remediated_by: owned.collect() }
     }
 
     fn elect(&mut self) {
+        self.plan.leads = self.world.election.leads(self.now.mono);
+        self.plan.leads_until = self.world.election.leads_until();
         if self.world.election.stopping && self.world.flights.any_unanswered() {
             return; // Let go of the leadership only when nothing of ours is on its way any more.
         }
         let (effect, wake_at) = self.world.election.step(self.now);
         self.plan.effects.extend(effect.map(Effect::Lease));
-        self.plan.leads = self.world.election.leads(self.now.mono);
         self.wake(wake_at);
     }
 
-    /// Asks for the kinds that the checks' templates need, and watches those that are served.
+    /// Asks for the kinds that the checks need, and watches those that are served.
     fn find_kinds(&mut self) {
-        let policies = self.world.checks.values().filter_map(|check| check.policy.as_ref().ok());
-        let wanted: BTreeSet<_> =
-            policies.flat_map(|policy| [policy.template.kind.clone(), escalate::remediation_kind(&policy.template)]).collect();
+        let wanted: BTreeSet<Kind> = self.world.checks.values().flat_map(kinds_of).collect();
         for kind in wanted {
-            let known = self.world.kinds.get(&kind.api_version);
             let missing = self.world.served(&kind).is_none();
-            let ask = match known {
+            let ask = match self.world.kinds.get(&kind.api_version) {
                 None => true,
                 Some(known) if known.changed => true,
-                Some(known) if missing => {
+                Some(known) if missing || known.rechecks_left > 0 => {
                     self.wake_if_later(known.recheck_at);
                     self.now.mono >= known.recheck_at
                 }
@@ -125,152 +139,152 @@ impl<'a> Draft<'a> {
         let policy = match &check.policy {
             Ok(policy) if !check.deleting => policy,
             Ok(_) => return,
-            Err(invalid) => {
-                let disabled = Some(Because::PolicyInvalid { why: invalid.0.clone() });
-                return self.report(check, &Findings { disabled, ..Findings::default() });
-            }
+            Err(invalid) => return self.report_invalid(check, &invalid.0),
         };
-        let sources = sources(self.world, policy);
-        if !sources.iter().all(|source| self.world.is_synced(source)) {
-            return; // Not everything has been heard yet: there is nothing to decide on.
+        let sources = sources(self.world, check);
+        if let Some(source) = sources.iter().find(|source| !self.world.is_synced(source)) {
+            return self.report_doubt(check, source); // Not everything has been heard yet: there is nothing to decide on.
         }
-        let workshop = escalate::workshop(self.world, policy);
         let doubt = sources.into_iter().find(|source| !self.world.is_fresh(source, self.now.mono));
-        let mut mine = remediations(self.world, check);
-        let targets: Vec<Target> = self
-            .world
-            .nodes
-            .values()
-            .filter(|known| policy.selector.selects(&known.node.labels))
-            .map(|known| {
-                self.target(check, policy, workshop.as_ref().ok(), known, mine.remove(&known.node.name).unwrap_or_default())
-            })
-            .collect();
+        let (targets, leftovers) = self.targets(check, policy);
         let tally = Tally { targets: targets.len(), not_healthy: targets.iter().filter(|target| !target.is_healthy()).count() };
         let gate = gate(policy, tally);
-        let shut = match (&doubt, &workshop, &gate) {
-            (Some(source), _, _) => Some(Because::Stale { source: source.clone() }),
-            (None, Err(because), _) => Some(because.clone()),
-            (None, Ok(_), Gate::Shut(because)) => Some(because.clone()),
-            (None, Ok(_), Gate::Open) => None,
+        let workshop = escalate::workshop(self.world, policy);
+        let disabled = workshop.as_ref().err().cloned();
+        let permit = match (&doubt, workshop, &gate) {
+            (Some(source), _, _) => Permit::Shut(Because::Stale { source: source.clone() }),
+            (None, Err(because), _) => Permit::Shut(because),
+            (None, Ok(_), Gate::Shut(because)) => Permit::Shut(because.clone()),
+            (None, Ok(workshop), Gate::Open) => Permit::Start(workshop),
         };
         for target in &targets {
-            self.decide(check, workshop.as_ref().ok(), target, shut.as_ref());
+            self.decide(check, &permit, target, doubt.as_ref());
         }
-        for (node, objects) in mine {
-            self.decide_without_target(check, &node, &objects);
+        for (node, objects) in &leftovers {
+            self.decide_without_target(check, node, objects, doubt.as_ref());
         }
-        // What may be out of date is not reported as if it were so.
-        if doubt.is_none() {
-            let shut = match gate {
-                Gate::Shut(because) => Some(because),
-                Gate::Open => None,
-            };
-            let unhealthy = targets.iter().filter_map(|target| self.unhealthy(check, target)).collect();
-            let healthy = tally.targets - tally.not_healthy;
-            let brief = self.world.brief(&check.name).to_vec();
-            self.report(check, &Findings { observed: tally.targets, healthy, unhealthy, disabled: workshop.err(), shut, brief });
+        if let Some(source) = doubt {
+            return self.report_doubt(check, &source);
         }
+        let mut unhealthy: Vec<_> = targets.iter().filter_map(|target| self.unhealthy(check, target)).collect();
+        unhealthy.extend(leftovers.into_iter().map(|(name, objects)| (UnhealthyNode::new(name, &objects), None)));
+        unhealthy.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        let shut = match gate {
+            Gate::Shut(because) => Some(because),
+            Gate::Open => None,
+        };
+        let brief = self.world.brief(&check.name).to_vec();
+        self.report(
+            check,
+            &Findings { observed: tally.targets, healthy: tally.targets - tally.not_healthy, unhealthy, disabled, shut, brief },
+        );
     }
 
-    fn target(
-        &self,
-        check: &Check,
-        policy: &Policy,
-        workshop: Option<&Workshop>,
-        known: &'a Known,
-        mine: Vec<&'a Object>,
-    ) -> Target<'a> {
-        let key = workshop.map(|workshop| workshop.name_for(check, &known.node));
-        let maybe_created = key.as_ref().is_some_and(|key| self.world.flights.may_have_happened(&EffectKey::Create(key.clone())));
-        Target { known, health: assess(known, &policy.rules, self.now.mono), mine, key, maybe_created }
+    /// The nodes that the check selects, and its remediations of nodes that it does not.
+    fn targets(&self, check: &Check, policy: &Policy) -> (Vec<Target<'a>>, BTreeMap<Name, Vec<&'a Object>>) {
+        let mut mine = remediations(self.world, check);
+        let maybe_created = self.world.maybe_created(&check.uid);
+        let selected = self.world.nodes.values().filter(|known| policy.selector.selects(&known.node.labels));
+        let target = |known: &'a Known| Target {
+            known,
+            health: assess(known, &policy.rules, self.now.mono),
+            mine: mine.remove(&known.node.name).unwrap_or_default(),
+            maybe_created: maybe_created.get(&known.node.name).copied(),
+        };
+        (selected.map(target).collect(), mine)
     }
 
-    fn decide(&mut self, check: &Check, workshop: Option<&Workshop>, target: &Target, shut: Option<&Because>) {
+    fn decide(&mut self, check: &Check, permit: &Permit, target: &Target, doubt: Option<&Source>) {
+        if !matches!(target.health, Health::Unhealthy { .. }) {
+            self.find_out(target);
+        }
         let (verdict, because) = match &target.health {
-            Health::Healthy if !target.mine.is_empty() => self.remove(&target.mine, Because::Healthy),
-            Health::Healthy => {
-                self.find_out(target, workshop);
-                (Verdict::Leave, Because::Healthy)
-            }
+            Health::Healthy if target.mine.is_empty() => (Verdict::Leave, Because::Healthy),
+            Health::Healthy => self.remove(&target.mine, Because::Healthy, doubt),
             Health::Pending { found, due_at } => {
                 self.wake(Some(*due_at));
-                self.find_out(target, workshop);
                 (keep_or_wait(target), Because::Pending(found.clone()))
             }
             Health::NeverReported { kind } => (keep_or_wait(target), Because::NeverReported { kind: kind.clone() }),
             Health::Unreadable { why } => (keep_or_wait(target), Because::Unreadable { why: why.clone() }),
-            Health::Unhealthy { found, due_at } => self.repair(check, workshop, target, found, *due_at, shut),
+            Health::Leaving => (keep_or_wait(target), Because::NodeLeaving),
+            Health::Unhealthy { found, due_at } => self.repair(check, permit, target, found, *due_at),
         };
         self.decided(check, &target.known.node.name, verdict, because);
     }
 
-    fn repair(
-        &mut self,
-        check: &Check,
-        workshop: Option<&Workshop>,
-        target: &Target,
-        found: &Match,
-        due_at: Mono,
-        shut: Option<&Because>,
-    ) -> (Verdict, Because) {
+    fn repair(&mut self, check: &Check, permit: &Permit, target: &Target, found: &Match, due_at: Mono) -> (Verdict, Because) {
         if let Some(object) = target.mine.first() {
             let key = object.key.clone();
-            return if object.deleting {
-                (Verdict::Wait, Because::Leaving { key })
-            } else {
-                (Verdict::Keep, Because::Remediating { key, reason: found.clone() })
+            return match object.deleting {
+                true => (Verdict::Wait, Because::Leaving { key }),
+                false => (Verdict::Keep, Because::Remediating { key, reason: found.clone() }),
             };
         }
-        if let Some(because) = shut {
-            self.find_out(target, workshop);
-            return (Verdict::Hold, because.clone());
-        }
-        let (Some(workshop), Some(key)) = (workshop, &target.key) else {
-            return (Verdict::Hold, Because::Stale { source: Source::Kinds }); // Not reached: no workshop shuts the gate.
+        let workshop = match permit {
+            Permit::Start(workshop) => workshop,
+            Permit::Shut(because) => {
+                self.find_out(target);
+                return (Verdict::Hold, because.clone());
+            }
         };
-        if let Some(owner) = self.older_check(check, target.known) {
+        if let Some(owner) = self.other_check(check, target.known) {
             return (Verdict::Hold, Because::Overlapping { owner });
         }
-        if self.world.objects.contains_key(key) {
-            return (Verdict::Hold, Because::Occupied { key: key.clone() });
+        let key = workshop.name_for(check, &target.known.node);
+        if self.world.objects.contains_key(&key) {
+            return (Verdict::Hold, Because::Occupied { key });
         }
-        self.start(check, workshop, target, key, due_at)
+        match self.clear_to_start(target, &key, due_at) {
+            Err(waits) => waits,
+            Ok(()) => self.start(check, workshop, &target.known.node, key),
+        }
     }
 
-    /// Every start is preceded by a plain look at the node whose answer still shows the reason.
-    fn start(
-        &mut self,
-        check: &Check,
-        workshop: &Workshop,
-        target: &Target,
-        key: &ObjectKey,
-        due_at: Mono,
-    ) -> (Verdict, Because) {
+    /// Nothing of the kind is under way, and a plain look at the node, sent after its time was over, still shows the reason.
+    fn clear_to_start(&mut self, target: &Target, key: &ObjectKey, due_at: Mono) -> Result<(), (Verdict, Because)> {
+        if !self.plan.leads {
+            return Err((Verdict::Wait, Because::NotLeading));
+        }
         let create = EffectKey::Create(key.clone());
+        let creating = Err((Verdict::Start, Because::Creating { key: key.clone() }));
+        // Something else may have been created for it, or this very thing may have been, and the watch has yet to show it.
+        if target.maybe_created.is_some_and(|maybe| maybe != key) {
+            self.find_out(target);
+            return creating;
+        }
         match (self.world.flights.get(&create), self.world.flights.clearance(&create, self.now.mono)) {
-            (_, Clearance::UnderWay) => return (Verdict::Start, Because::Creating { key: key.clone() }),
+            (_, Clearance::UnderWay) => return creating,
             (Some(Flight::Stored { .. } | Flight::Exists { .. }), _) => {
-                self.find_out(target, Some(workshop));
-                return (Verdict::Start, Because::Creating { key: key.clone() });
+                self.find_out(target);
+                return creating;
             }
-            (flight, Clearance::NotBefore(retry_at)) => {
+            (Some(Flight::Refused { why, .. }), Clearance::NotBefore(retry_at)) => {
                 self.wake(Some(retry_at));
-                return match flight {
-                    Some(Flight::Refused { why, .. }) => (Verdict::Wait, Because::Refused { key: key.clone(), why: why.clone() }),
-                    _ => (Verdict::Start, Because::Creating { key: key.clone() }),
-                };
+                return Err((Verdict::Wait, Because::Refused { key: key.clone(), why: why.clone() }));
+            }
+            (_, Clearance::NotBefore(retry_at)) => {
+                self.wake(Some(retry_at));
+                return creating;
             }
             (_, Clearance::Go) => {}
         }
-        let node = &target.known.node;
-        let looked = self.world.looked_at(&node.name).is_some_and(|at| at >= due_at && self.now.mono.since(at) <= LOOK_VALID_FOR);
-        if !looked {
-            return match self.send(Effect::Look { node: node.name.clone() }) {
-                true => (Verdict::Wait, Because::Looking),
-                false => (Verdict::Wait, Because::Queued),
-            };
+        if let Some((times, again_at)) = self.world.removed_by_others(key).filter(|(_, again_at)| *again_at > self.now.mono) {
+            self.wake(Some(again_at));
+            return Err((Verdict::Wait, Because::Removed { key: key.clone(), times }));
         }
+        let node = &target.known.node.name;
+        let looked = self.world.looked_at(node).is_some_and(|at| at >= due_at && self.now.mono.since(at) <= LOOK_VALID_FOR);
+        if looked {
+            return Ok(());
+        }
+        match self.send(Effect::Look { node: node.clone() }) {
+            true => Err((Verdict::Wait, Because::Looking)),
+            false => Err((Verdict::Wait, Because::Queued)),
+        }
+    }
+
+    fn start(&mut self, check: &Check, workshop: &Workshop, node: &Node, key: ObjectKey) -> (Verdict, Because) {
         let sent = self.send(Effect::Create(Creation {
             key: key.clone(),
             plural: workshop.served.plural.clone(),
@@ -282,17 +296,18 @@ impl<'a> Draft<'a> {
             control_plane: node.is_control_plane(),
         }));
         match sent {
-            true => (Verdict::Start, Because::Creating { key: key.clone() }),
+            true => (Verdict::Start, Because::Creating { key }),
             false => (Verdict::Wait, Because::Queued),
         }
     }
 
     /// Where an answer was lost, or the watch does not show what was stored, the server is asked.
-    fn find_out(&mut self, target: &Target, workshop: Option<&Workshop>) {
-        let (Some(key), Some(workshop), true) = (&target.key, workshop, target.maybe_created) else { return };
+    fn find_out(&mut self, target: &Target) {
+        let Some(key) = target.maybe_created else { return };
+        let Some(served) = self.world.served(&key.kind) else { return };
         match self.world.flights.clearance(&EffectKey::Create(key.clone()), self.now.mono) {
             Clearance::Go => {
-                self.send(Effect::Read { key: key.clone(), plural: workshop.served.plural.clone() });
+                self.send(Effect::Read { key: key.clone(), plural: served.plural.clone() });
             }
             Clearance::NotBefore(at) => self.wake(Some(at)),
             Clearance::UnderWay => {}
@@ -300,18 +315,26 @@ impl<'a> Draft<'a> {
     }
 
     /// A remediation whose node is no longer a target: it left the selection, or the cluster.
-    fn decide_without_target(&mut self, check: &Check, node: &Name, objects: &[&Object]) {
+    fn decide_without_target(&mut self, check: &Check, node: &Name, objects: &[&Object], doubt: Option<&Source>) {
         let (verdict, because) = if self.world.nodes.contains_key(node) {
-            self.remove(objects, Because::NotSelected)
-        } else if let Some(busy) = objects.iter().find(|object| object.processing || object.finalizers > 0) {
+            self.remove(objects, Because::NotSelected, doubt)
+        } else if let Some(why) = self.world.unreadable_node(node) {
+            (Verdict::Keep, Because::Unreadable { why: why.clone() })
+        } else if let Some(busy) =
+            objects.iter().find(|object| object.processing || object.finalizers > 0 || object.expects_node_to_go)
+        {
             (Verdict::Keep, Because::NodeGoneProviderBusy { key: busy.key.clone() })
         } else {
-            self.remove(objects, Because::NodeGone)
+            self.remove(objects, Because::NodeGone, doubt)
         };
         self.decided(check, node, verdict, because);
     }
 
-    fn remove(&mut self, objects: &[&Object], because: Because) -> (Verdict, Because) {
+    /// What rests on old news is not acted on, in either direction.
+    fn remove(&mut self, objects: &[&Object], because: Because, doubt: Option<&Source>) -> (Verdict, Because) {
+        if let Some(source) = doubt {
+            return (Verdict::Keep, Because::Stale { source: source.clone() });
+        }
         let mut queued = false;
         for object in objects.iter().filter(|object| !object.deleting) {
             let Some(served) = self.world.served(&object.key.kind) else { continue };
@@ -325,13 +348,21 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Of several checks that select a node, the oldest that can act at all is responsible for it.
-    fn older_check(&self, check: &Check, known: &Known) -> Option<Name> {
+    /// Is another check responsible for the node? That is whichever has a remediation on it; otherwise, of several that
+    /// select it, the oldest. One of which not enough is known yet counts as able to act: unknown is not disabled.
+    fn other_check(&self, check: &Check, known: &Known) -> Option<Name> {
+        if let Some(owner) = self.remediated_by.get(&known.node.name).filter(|owner| ***owner != check.name) {
+            return Some((*owner).clone());
+        }
         let age = |check: &Check| (check.created_at, check.name.clone());
         let others = self.world.checks.values().filter(|other| !other.deleting && age(other) < age(check));
         let responsible = others.filter(|other| {
             let Ok(policy) = &other.policy else { return false };
-            policy.selector.selects(&known.node.labels) && escalate::workshop(self.world, policy).is_ok()
+            let is_able = || {
+                !sources(self.world, other).iter().all(|source| self.world.is_synced(source))
+                    || escalate::workshop(self.world, policy).is_ok()
+            };
+            policy.selector.selects(&known.node.labels) && is_able()
         });
         responsible.min_by_key(|other| age(other)).map(|other| other.name.clone())
     }
@@ -340,7 +371,11 @@ impl<'a> Draft<'a> {
         let name = target.known.node.name.clone();
         let because = match &target.health {
             Health::Unhealthy { found, .. } => Some(Because::Expired(found.clone())),
-            Health::Healthy | Health::Pending { .. } | Health::NeverReported { .. } | Health::Unreadable { .. } => None,
+            Health::Healthy
+            | Health::Leaving
+            | Health::Pending { .. }
+            | Health::NeverReported { .. }
+            | Health::Unreadable { .. } => None,
         };
         if because.is_none() && target.mine.is_empty() {
             return None;
@@ -348,10 +383,43 @@ impl<'a> Draft<'a> {
         let known = check.status.unhealthy.iter().find(|node| node.name == name);
         let healthy_since = match &target.health {
             Health::Healthy => Some(known.and_then(|node| node.healthy_since).unwrap_or(self.now.wall.whole_seconds())),
-            Health::Unhealthy { .. } | Health::Pending { .. } | Health::NeverReported { .. } | Health::Unreadable { .. } => None,
+            Health::Leaving
+            | Health::Unhealthy { .. }
+            | Health::Pending { .. }
+            | Health::NeverReported { .. }
+            | Health::Unreadable { .. } => None,
         };
-        let remediations = target.mine.iter().map(|object| (*object).into()).collect();
-        Some((UnhealthyNode { name, remediations, healthy_since }, because))
+        Some((UnhealthyNode { healthy_since, ..UnhealthyNode::new(name, &target.mine) }, because))
+    }
+
+    /// What stood there stays: it cannot be judged any more, and is not gone because of that.
+    fn report_invalid(&mut self, check: &Check, why: &Name) {
+        if !self.world.is_fresh(&Source::Checks, self.now.mono) {
+            return;
+        }
+        let known = &check.status;
+        let count = |number: Option<u32>| number.unwrap_or(0) as usize;
+        let unhealthy = known.unhealthy.iter().map(|node| (node.clone(), None)).collect();
+        let disabled = Some(Because::PolicyInvalid { why: why.clone() });
+        let findings = Findings {
+            observed: count(known.observed),
+            healthy: count(known.healthy),
+            unhealthy,
+            disabled,
+            ..Findings::default()
+        };
+        self.report(check, &findings);
+    }
+
+    /// Doubts come and go with every broken connection; only one that lasts is worth a word.
+    fn report_doubt(&mut self, check: &Check, source: &Source) {
+        let Some(since) = self.world.silent_since(source) else { return };
+        let told_at = since.after(DOUBT_TOLD_AFTER);
+        if told_at > self.now.mono {
+            return self.wake(Some(told_at));
+        }
+        let status = nhc::status_in_doubt(check, &Because::Stale { source: source.clone() }, self.now.wall);
+        self.write_status(check, status, true);
     }
 
     /// Events first, the status that makes them history after.
@@ -360,8 +428,7 @@ impl<'a> Draft<'a> {
         if desired == check.status && findings.brief.is_empty() {
             return;
         }
-        let sent_at = self.world.status_sent_at(&check.name);
-        let throttled = sent_at.map(|at| at.after(STATUS_EVERY)).filter(|at| *at > self.now.mono);
+        let throttled = self.next_status_at(check, &desired).is_some();
         let mut all_settled = true;
         let mut room = EVENTS_PER_STATUS.saturating_sub(self.world.settled(&check.name));
         for event in nhc::events(check, findings, &desired, self.now.wall) {
@@ -370,22 +437,35 @@ impl<'a> Draft<'a> {
             }
             all_settled = false;
             // A single event need not wait; many at once are summed up, and that at the pace of the status.
-            if throttled.is_none() || (!event.sums_up && room > 0) {
+            if !throttled || (!event.sums_up && room > 0) {
                 room = room.saturating_sub(1);
                 self.send(Effect::Emit(event));
             }
         }
-        if desired == check.status {
+        self.write_status(check, desired, all_settled);
+    }
+
+    fn write_status(&mut self, check: &Check, status: CheckStatus, events_are_out: bool) {
+        if status == check.status {
             return;
         }
-        match throttled {
+        match self.next_status_at(check, &status) {
             Some(next_at) => self.wake(Some(next_at)),
-            None if all_settled => {
-                let (check, uid, version) = (check.name.clone(), check.uid.clone(), check.version.clone());
-                self.send(Effect::Status { check, uid, version, status: desired, written_at: self.now.wall });
+            None if events_are_out => {
+                let (check, version) = (check.name.clone(), check.version.clone());
+                self.send(Effect::Status { check, version, status, written_at: self.now.wall });
             }
             None => {}
         }
+    }
+
+    /// None: now. To write again what was stored last means that it did not stay: a schema prunes it, or somebody else
+    /// writes too, and neither gets better by hurrying.
+    fn next_status_at(&self, check: &Check, desired: &CheckStatus) -> Option<Mono> {
+        let sent = self.world.status_sent(&check.name)?;
+        let did_not_stay = sent.stored && sent.gist == desired.gist();
+        let pause = if did_not_stay { STATUS_AGAIN_AFTER } else { STATUS_EVERY };
+        Some(sent.at.after(pause)).filter(|at| *at > self.now.mono)
     }
 
     fn decided(&mut self, check: &Check, node: &Name, verdict: Verdict, because: Because) {
@@ -442,10 +522,19 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What has to be heard before anything can be decided under this policy.
-fn sources(world: &World, policy: &Policy) -> Vec<Source> {
+/// The kinds that a check needs: of its template, of what is made from it, and of what it has already on nodes.
+fn kinds_of(check: &Check) -> BTreeSet<Kind> {
+    let policy =
+        check.policy.iter().flat_map(|policy| [policy.template.kind.clone(), escalate::remediation_kind(&policy.template)]);
+    let running =
+        check.status.unhealthy.iter().flat_map(|node| &node.remediations).map(|remediation| remediation.key.kind.clone());
+    policy.chain(running).filter(|kind| kind.api_version.contains('/')).collect()
+}
+
+/// What has to be heard before anything can be decided under this check.
+fn sources(world: &World, check: &Check) -> Vec<Source> {
     let mut sources = vec![Source::Nodes, Source::Checks];
-    for kind in [policy.template.kind.clone(), escalate::remediation_kind(&policy.template)] {
+    for kind in kinds_of(check) {
         match world.kinds.get(&kind.api_version) {
             // Never synced, as nothing is listed under this name: stands for "not asked yet".
             None => sources.push(Source::Objects(kind)),

@@ -18,6 +18,8 @@ pub const GATE_OPEN: &str = "RemediationAllowed";
 pub const PAUSED: &str = "Paused";
 pub const TOO_MANY_UNHEALTHY: &str = "TooManyUnhealthy";
 pub const DISABLED_REASON: &str = "Disabled";
+/// Something that decisions rest on is not known, or no longer certain.
+pub const STALE: &str = "Stale";
 
 /// Phases.
 pub const PHASE_DISABLED: &str = "Disabled";

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::effect::{Effect, EffectKey};
 use crate::facts::{Check, Kind, Name, Node, Object, ObjectKey, Served, Source};
-use crate::flight::Flights;
+use crate::flight::{FORGET_AFTER, Flights, backoff};
 use crate::health::Known;
 use crate::input::{Answer, Fact, Gone, Input};
 use crate::lease::Election;
@@ -31,7 +31,13 @@ pub struct World {
     looks: BTreeMap<Name, Mono>,
     /// Events that need no further attempt, by check, until the status that goes with them is written.
     settled: BTreeMap<Name, BTreeSet<Name>>,
-    status_sent_at: BTreeMap<Name, Mono>,
+    status_sent: BTreeMap<Name, StatusSent>,
+    /// For whom each creation that is under way, or may have happened, was sent.
+    creations: BTreeMap<ObjectKey, (Name, Name)>,
+    /// How often somebody else removed what we created, and when last.
+    removals: BTreeMap<ObjectKey, (u32, Mono)>,
+    /// Nodes of which nothing was ever readable but the name, with why.
+    unreadable: BTreeMap<Name, Name>,
     /// Remediations that came and went before the status of their check could tell, by check.
     brief: BTreeMap<Name, Vec<(Name, Remediation)>>,
 }
@@ -48,6 +54,16 @@ struct Feed {
     unseen: Option<BTreeSet<Name>>,
 }
 
+/// The last status that was sent for a check.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StatusSent {
+    pub at: Mono,
+    /// What it said, without its times; see [`CheckStatus::gist`].
+    pub gist: u64,
+    /// The server said that it is stored.
+    pub stored: bool,
+}
+
 /// What an API group and version serves, and when to ask again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Kinds {
@@ -55,6 +71,8 @@ pub struct Kinds {
     /// A definition in this group changed since we asked.
     pub changed: bool,
     pub recheck_at: Mono,
+    /// After a change the server's own list takes a while to follow: ask so many times more.
+    pub rechecks_left: u32,
     tries: u32,
 }
 
@@ -62,12 +80,16 @@ pub struct Kinds {
 pub const STALE_AFTER: Duration = Duration::from_secs(90);
 /// A definition is served some moments after it appears: ask at this pace at first, then ever slower.
 const RECHECK_MIN: Duration = Duration::from_millis(250);
+/// Together with the growing pause, some eight seconds.
+const RECHECKS: u32 = 5;
 /// Not every kind has a definition that we can watch (aggregated APIs): ask now and then for ever.
 const RECHECK_MAX: Duration = Duration::from_secs(60);
 /// Where definitions cannot be watched at all.
 const RECHECK_BLIND: Duration = Duration::from_secs(15);
 /// An event that cannot be written must not keep the status from being written.
 const EVENT_TRIES_MAX: u32 = 3;
+/// A check whose status cannot be written for ever must not fill the memory; its events are refused as existing then.
+const SETTLED_MAX: usize = 1000;
 /// So short-lived are remediations only in tests and in trouble; and trouble is told after the first hundred.
 const BRIEF_MAX: usize = 100;
 
@@ -84,7 +106,10 @@ impl World {
             flights: Flights::default(),
             looks: BTreeMap::new(),
             settled: BTreeMap::new(),
-            status_sent_at: BTreeMap::new(),
+            status_sent: BTreeMap::new(),
+            creations: BTreeMap::new(),
+            removals: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             brief: BTreeMap::new(),
         }
     }
@@ -99,6 +124,7 @@ impl World {
             Input::Gone(gone) => self.gone(gone, now),
             Input::Heard(source) => self.heard(&source, now),
             Input::Broken(source) => self.feeds.get_mut(&source).is_some_and(|feed| !std::mem::replace(&mut feed.broken, true)),
+            Input::NotServed(source) => self.not_served(&source),
             Input::Stopped(source) => self.forget(&source),
             Input::Unreadable { source, name, why } => self.unreadable(&source, &name, why, now),
             Input::Answered(key, answer) => self.answered(key, answer, now),
@@ -117,16 +143,20 @@ impl World {
     pub fn sent(&mut self, effect: &Effect, now: Now) {
         match effect {
             Effect::Lease(lease) => self.election.sent(lease, now.mono),
-            Effect::Status { check, .. } => {
-                self.status_sent_at.insert(check.clone(), now.mono);
+            Effect::Status { check, status, .. } => {
+                self.status_sent.insert(check.clone(), StatusSent { at: now.mono, gist: status.gist(), stored: false });
                 self.flights.sent(effect.key(), now.mono);
             }
-            Effect::Look { .. }
-            | Effect::Create(_)
-            | Effect::Delete { .. }
-            | Effect::Read { .. }
-            | Effect::Discover { .. }
-            | Effect::Emit(_) => self.flights.sent(effect.key(), now.mono),
+            Effect::Create(creation) => {
+                self.creations.insert(creation.key.clone(), (creation.check_uid.clone(), creation.node.clone()));
+                self.flights.sent(effect.key(), now.mono);
+                let World { creations, flights, removals, .. } = self;
+                creations.retain(|key, _| flights.may_have_happened(&EffectKey::Create(key.clone())));
+                removals.retain(|_, (_, at)| now.mono.since(*at) < FORGET_AFTER);
+            }
+            Effect::Look { .. } | Effect::Delete { .. } | Effect::Read { .. } | Effect::Discover { .. } | Effect::Emit(_) => {
+                self.flights.sent(effect.key(), now.mono);
+            }
         }
     }
 
@@ -147,6 +177,28 @@ impl World {
         self.kinds.get(&kind.api_version)?.served.get(&kind.kind)
     }
 
+    /// Since when has a source been awaited that was never listed completely, or not been heard of?
+    pub fn silent_since(&self, source: &Source) -> Option<Mono> {
+        self.feeds.get(source).map(|feed| feed.heard_at)
+    }
+
+    /// What may have been created for each node under this check, as far as anybody knows.
+    pub fn maybe_created(&self, check_uid: &str) -> BTreeMap<&Name, &ObjectKey> {
+        let ours = self.creations.iter().filter(|(_, (owner, _))| **owner == *check_uid);
+        ours.filter(|(key, _)| self.flights.may_have_happened(&EffectKey::Create((*key).clone())))
+            .map(|(key, (_, node))| (node, key))
+            .collect()
+    }
+
+    /// How often somebody else removed this object, and when it may be created again.
+    pub fn removed_by_others(&self, key: &ObjectKey) -> Option<(u32, Mono)> {
+        self.removals.get(key).map(|(times, at)| (*times, at.after(backoff(*times))))
+    }
+
+    pub fn unreadable_node(&self, node: &str) -> Option<&Name> {
+        self.unreadable.get(node)
+    }
+
     pub fn looked_at(&self, node: &str) -> Option<Mono> {
         self.looks.get(node).copied()
     }
@@ -164,13 +216,17 @@ impl World {
         self.brief.get(check).map_or(&[], Vec::as_slice)
     }
 
-    pub fn status_sent_at(&self, check: &str) -> Option<Mono> {
-        self.status_sent_at.get(check).copied()
+    pub fn status_sent(&self, check: &str) -> Option<&StatusSent> {
+        self.status_sent.get(check)
     }
 
     fn list_begins(&mut self, source: Source, now: Now) -> bool {
         let unseen = match &source {
-            Source::Nodes => self.nodes.keys().cloned().collect(),
+            // A look that was sent before the list may be newer than what it shows: ask again after it.
+            Source::Nodes => {
+                self.looks.clear();
+                self.nodes.keys().chain(self.unreadable.keys()).cloned().collect()
+            }
             Source::Checks => self.checks.keys().cloned().collect(),
             Source::Kinds => BTreeSet::new(),
             Source::Objects(kind) => self.objects.keys().filter(|key| key.kind == *kind).map(list_name).collect(),
@@ -184,13 +240,14 @@ impl World {
         let Some(feed) = self.feeds.get_mut(source) else { return false };
         let unseen = feed.unseen.take().unwrap_or_default();
         *feed = Feed { synced: true, broken: false, heard_at: now.mono, unseen: None };
-        for name in unseen {
-            match source {
-                Source::Nodes => drop(self.nodes.remove(&name)),
-                Source::Checks => self.drop_check(&name),
-                Source::Kinds => {}
-                Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind || list_name(key) != name),
+        match source {
+            Source::Nodes => {
+                self.nodes.retain(|name, _| !unseen.contains(name));
+                self.unreadable.retain(|name, _| !unseen.contains(name));
             }
+            Source::Checks => unseen.iter().for_each(|name| self.drop_check(name)),
+            Source::Kinds => {}
+            Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind || !unseen.contains(&list_name(key))),
         }
         true
     }
@@ -209,11 +266,12 @@ impl World {
 
     fn node_seen(&mut self, node: Node, now: Now) -> bool {
         self.mark_seen(&Source::Nodes, &node.name);
+        self.unreadable.remove(&node.name);
+        let listing = self.is_listing(&Source::Nodes);
         let known = self.nodes.get_mut(&node.name);
         if let Some(known) = known {
             // A watch may lag behind a look; its old news is no news. A list is always believed.
-            let listing = self.feeds.get(&Source::Nodes).is_some_and(|feed| feed.unseen.is_some());
-            if !listing && known.node.uid == node.uid && node.version.is_older_than(&known.node.version) {
+            if !listing && node.version.is_older_than(&known.node.version) {
                 return false;
             }
             if known.unreadable.is_none() && known.node.says_the_same_as(&node) {
@@ -242,8 +300,8 @@ impl World {
 
     fn check_seen(&mut self, check: Check) -> bool {
         self.mark_seen(&Source::Checks, &check.name);
-        if self.checks.get(&check.name).is_some_and(|known| known.uid == check.uid && check.version.is_older_than(&known.version))
-        {
+        let is_old = self.checks.get(&check.name).is_some_and(|known| check.version.is_older_than(&known.version));
+        if is_old && !self.is_listing(&Source::Checks) {
             return false;
         }
         self.checks.insert(check.name.clone(), check);
@@ -253,9 +311,6 @@ impl World {
     fn object_seen(&mut self, object: Object) -> bool {
         self.mark_seen(&Source::Objects(object.key.kind.clone()), &list_name(&object.key));
         self.flights.resolved(&EffectKey::Create(object.key.clone()));
-        if object.deleting {
-            self.flights.resolved(&EffectKey::Delete(object.key.clone(), object.uid.clone()));
-        }
         if self.objects.get(&object.key) == Some(&object) {
             return false;
         }
@@ -267,7 +322,7 @@ impl World {
         let mut any = false;
         for (api_version, kinds) in &mut self.kinds {
             if api_version.split_once('/').is_some_and(|(own, _)| own == group) {
-                (kinds.changed, kinds.tries, any) = (true, 0, true);
+                (kinds.changed, kinds.tries, kinds.rechecks_left, any) = (true, 0, RECHECKS, true);
             }
         }
         any
@@ -277,8 +332,18 @@ impl World {
         let most = if self.is_fresh(&Source::Kinds, now) { RECHECK_MAX } else { RECHECK_BLIND };
         let kinds = self.kinds.entry(api_version).or_default();
         let pause = RECHECK_MIN.saturating_mul(1 << kinds.tries.min(16)).min(most);
-        *kinds = Kinds { served, changed: false, recheck_at: now.after(pause), tries: kinds.tries + 1 };
+        let rechecks_left = if kinds.changed { kinds.rechecks_left } else { kinds.rechecks_left.saturating_sub(1) };
+        *kinds = Kinds { served, changed: false, recheck_at: now.after(pause), rechecks_left, tries: kinds.tries + 1 };
         true
+    }
+
+    fn not_served(&mut self, source: &Source) -> bool {
+        match source {
+            Source::Objects(kind) => {
+                self.kinds.get_mut(&kind.api_version).is_some_and(|kinds| !std::mem::replace(&mut kinds.changed, true))
+            }
+            Source::Nodes | Source::Checks | Source::Kinds => false,
+        }
     }
 
     fn gone(&mut self, gone: Gone, now: Now) -> bool {
@@ -286,6 +351,7 @@ impl World {
             Gone::Node(name) => {
                 self.heard(&Source::Nodes, now);
                 self.looks.remove(&name);
+                self.unreadable.remove(&name);
                 self.nodes.remove(&name).is_some()
             }
             Gone::Check(name) => {
@@ -295,10 +361,18 @@ impl World {
             }
             Gone::Object(key, uid) => {
                 self.heard(&Source::Objects(key.kind.clone()), now);
+                let ours = self.flights.get(&EffectKey::Delete(key.clone(), uid.clone())).is_some();
                 self.flights.resolved(&EffectKey::Delete(key.clone(), uid.clone()));
                 self.flights.resolved(&EffectKey::Create(key.clone()));
                 let object = self.objects.remove(&key);
-                object.inspect(|object| self.remember_brief(object)).is_some()
+                if self.election.leads(now.mono) {
+                    object.iter().for_each(|object| self.remember_brief(object));
+                }
+                if !ours {
+                    let (times, _) = self.removals.get(&key).copied().unwrap_or_default();
+                    self.removals.insert(key, (times + 1, now.mono));
+                }
+                object.is_some()
             }
             Gone::Definition { group } => {
                 self.heard(&Source::Kinds, now);
@@ -340,11 +414,18 @@ impl World {
         self.heard(source, now);
         self.mark_seen(source, name);
         match source {
-            Source::Nodes => self.nodes.get_mut(name).is_some_and(|known| known.unreadable.replace(why).is_none()),
+            Source::Nodes => match self.nodes.get_mut(name) {
+                Some(known) => known.unreadable.replace(why).is_none(),
+                None => self.unreadable.insert(name.clone(), why).is_none(),
+            },
             // A check or a template that cannot be read at all has nothing to report on but the log.
             Source::Checks => self.checks.remove(name).is_some(),
             Source::Kinds | Source::Objects(_) => false,
         }
+    }
+
+    fn is_listing(&self, source: &Source) -> bool {
+        self.feeds.get(source).is_some_and(|feed| feed.unseen.is_some())
     }
 
     fn mark_seen(&mut self, source: &Source, name: &Name) {
@@ -357,28 +438,31 @@ impl World {
         self.checks.remove(name);
         self.settled.remove(name);
         self.brief.remove(name);
-        self.status_sent_at.remove(name);
+        self.status_sent.remove(name);
     }
 
     fn answered(&mut self, key: EffectKey, answer: Answer, now: Now) -> bool {
         let Some(sent_at) = self.flights.answered(&key, &answer, now.mono) else { return false };
         match (key, answer) {
             (EffectKey::Look(name), Answer::Done(Some(Fact::Node(node)))) if self.nodes.contains_key(&name) => {
+                // While a list is under way its older news may follow: what the look shows is taken in, but does not count.
                 self.node_seen(node, now);
                 self.looks.retain(|_, looked_at| now.mono.since(*looked_at) < STALE_AFTER);
-                self.looks.insert(name, sent_at);
+                if !self.is_listing(&Source::Nodes) {
+                    self.looks.insert(name, sent_at);
+                }
             }
             // The watch will tell that the node is gone; until then it is left alone.
             (EffectKey::Look(_), _) => {}
             (EffectKey::Create(key), _) if self.objects.contains_key(&key) => self.flights.resolved(&EffectKey::Create(key)),
             (EffectKey::Create(_), _) => {}
             (EffectKey::Delete(key, uid), _) => {
-                if self.objects.get(&key).is_none_or(|object| object.uid != uid || object.deleting) {
+                if self.objects.get(&key).is_none_or(|object| object.uid != uid) {
                     self.flights.resolved(&EffectKey::Delete(key, uid));
                 }
             }
             (EffectKey::Read(key), Answer::Done(_)) => self.flights.confirmed(&EffectKey::Create(key), now.mono),
-            (EffectKey::Read(key), Answer::Missing) => self.flights.resolved(&EffectKey::Create(key)),
+            (EffectKey::Read(key), Answer::Missing) => self.flights.denied(&EffectKey::Create(key), now.mono),
             (EffectKey::Read(_), _) => {}
             (EffectKey::Discover(_), Answer::Done(Some(fact @ Fact::Kinds { .. }))) => {
                 self.seen(fact, now);
@@ -392,6 +476,7 @@ impl World {
                 if self.checks.get(&check.name).is_some_and(|known| known.uid == check.uid) {
                     self.settled.remove(&check.name);
                     self.brief.remove(&check.name);
+                    self.status_sent.entry(check.name.clone()).and_modify(|sent| sent.stored = true);
                     self.check_seen(check);
                 }
             }
@@ -407,8 +492,9 @@ impl World {
             Answer::Refused { retry_after, .. } => retry_after.is_none() || self.flights.tries(&key) >= EVENT_TRIES_MAX,
             Answer::Unsure { .. } => self.flights.tries(&key) >= EVENT_TRIES_MAX,
         };
-        if settled && self.checks.contains_key(&check) {
-            self.settled.entry(check).or_default().insert(event);
+        let events = self.settled.entry(check).or_default();
+        if settled && events.len() < SETTLED_MAX {
+            events.insert(event);
         }
     }
 }

@@ -12,6 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use crate::telemetry::Telemetry;
 
@@ -24,9 +25,12 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
 
 /// Serves `/healthz`, `/readyz` and `/metrics` until it is aborted.
 pub async fn serve(listener: TcpListener, telemetry: Arc<Telemetry>) -> Result<()> {
-    let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
     loop {
-        let place = places.clone().acquire_owned().await.context("the semaphore is never closed")?;
+        while connections.len() >= CONNECTIONS_MAX {
+            connections.join_next().await;
+        }
+        while connections.try_join_next().is_some() {}
         let (socket, _) = match listener.accept().await {
             Ok(accepted) => accepted,
             // A peer that went away, or no more file handles: neither is a reason to stop repairing.
@@ -37,13 +41,12 @@ pub async fn serve(listener: TcpListener, telemetry: Arc<Telemetry>) -> Result<(
             }
         };
         let telemetry = telemetry.clone();
-        tokio::spawn(async move {
+        connections.spawn(async move {
             let service = service_fn(|request| answer(request, telemetry.clone()));
             let mut server = http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(std::time::Duration::from_secs(10));
             // An error here is the peer's: it hung up in the middle of a request.
             let _ = server.serve_connection(TokioIo::new(socket), service).await;
-            drop(place);
         });
     }
 }

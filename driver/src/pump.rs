@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use http::Response;
 use http_body_util::BodyExt as _;
 use kube::Client;
@@ -51,6 +51,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         world,
         sender,
         watches: BTreeMap::new(),
+        watches_begun: 0,
         tasks: JoinSet::new(),
         decided: BTreeMap::new(),
         led: false,
@@ -62,7 +63,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
     let mut wake_at = pump.turn();
     loop {
         let mut changed = tokio::select! {
-            input = inputs.recv() => pump.apply(input.context("the loop holds a sender itself, so the channel never closes")?),
+            heard = inputs.recv() => pump.take(heard.context("the loop holds a sender itself, so the channel never closes")?),
             () = tokio::time::sleep_until(wake_at.into()) => false,
             () = &mut stop, if stop_by.is_none() => {
                 info!("stopping: no new remediations, finishing what is under way");
@@ -74,8 +75,9 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
                 false
             }
         };
-        while let Ok(input) = inputs.try_recv() {
-            changed |= pump.apply(input);
+        for _ in 0..INPUTS_MAX {
+            let Ok(heard) = inputs.try_recv() else { break };
+            changed |= pump.take(heard);
         }
         while let Some(ended) = pump.tasks.try_join_next() {
             ended_well(ended)?;
@@ -85,7 +87,10 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         }
         match stop_by {
             Some(_) if pump.is_done() => return Ok(()),
-            Some(by) if Instant::now() >= by => bail!("stopped before the last requests were answered; they are safe to repeat"),
+            Some(by) if Instant::now() >= by => {
+                warn!("stopped before the last requests were answered, or the lease was given up; both are safe to abandon");
+                return Ok(());
+            }
             Some(by) => wake_at = wake_at.min(by),
             None => {}
         }
@@ -100,13 +105,27 @@ fn ended_well(ended: Result<(), tokio::task::JoinError>) -> Result<()> {
     }
 }
 
+/// What reaches the loop. What a watch said before it was stopped may arrive after, and must not count any more.
+pub struct Heard {
+    /// The number of the watch; none for answers.
+    pub watch: Option<u64>,
+    pub input: Input,
+}
+
+struct Watching {
+    number: u64,
+    served: Option<Served>,
+    task: AbortHandle,
+}
+
 struct Pump {
     client: Client,
     namespace: Arc<str>,
     clock: Clock,
     world: World,
-    sender: mpsc::Sender<Input>,
-    watches: BTreeMap<Source, (Option<Served>, AbortHandle)>,
+    sender: mpsc::Sender<Heard>,
+    watches: BTreeMap<Source, Watching>,
+    watches_begun: u64,
     tasks: JoinSet<()>,
     /// What was logged last, of everything but healthy nodes.
     decided: BTreeMap<(Name, Name), (Verdict, Because)>,
@@ -116,6 +135,11 @@ struct Pump {
 }
 
 impl Pump {
+    fn take(&mut self, Heard { watch, input }: Heard) -> bool {
+        let is_current = watch.is_none_or(|number| self.watches.values().any(|watching| watching.number == number));
+        is_current && self.apply(input)
+    }
+
     /// False: no decision can depend on it.
     fn apply(&mut self, input: Input) -> bool {
         match &input {
@@ -143,35 +167,41 @@ impl Pump {
         self.watch(&plan);
         for effect in plan.effects {
             self.world.sent(&effect, now);
-            self.telemetry.sent(&effect);
-            self.send(effect);
+            self.telemetry.sent(&effect.key());
+            self.send(effect, plan.leads_until);
         }
         let latest = began + TURN_WITHIN;
         plan.wake_at.map_or(latest, |at| self.clock.instant(at).min(latest))
     }
 
     fn is_done(&self) -> bool {
-        self.world.election.is_over() && !self.world.flights.any_unanswered()
+        self.world.election.is_over(self.clock.now().mono) && !self.world.flights.any_unanswered()
     }
 
-    fn send(&mut self, effect: Effect) {
+    fn send(&mut self, effect: Effect, leads_until: Option<Mono>) {
         let (client, namespace, sender) = (self.client.clone(), self.namespace.clone(), self.sender.clone());
+        let not_after = leads_until.map(|at| self.clock.instant(at)).filter(|_| !matches!(effect, Effect::Lease(_)));
         self.tasks.spawn(async move {
+            // The process may have stood still since the plan was made; then another may lead by now.
+            if not_after.is_some_and(|at| Instant::now() >= at) {
+                let _ = sender.send(Heard { watch: None, input: answer::unsent(&effect) }).await;
+                return;
+            }
             let input = match tokio::time::timeout(REQUEST_TIMEOUT, carry_out(&client, &effect, &namespace)).await {
                 Ok(Ok(response)) => answer::decode(&effect, &response),
                 Ok(Err(error)) => answer::lost(&effect, format!("{error:#}")),
                 Err(_) => answer::lost(&effect, format!("no answer from the API server within {REQUEST_TIMEOUT:?}")),
             };
             // Fails only when the loop has ended, and then nobody needs the answer.
-            let _ = sender.send(input).await;
+            let _ = sender.send(Heard { watch: None, input }).await;
         });
     }
 
     fn watch(&mut self, plan: &Plan) {
         let unwanted: Vec<Source> = self.watches.keys().filter(|source| !plan.watches.contains(source)).cloned().collect();
         for source in unwanted {
-            if let Some((_, task)) = self.watches.remove(&source) {
-                task.abort();
+            if let Some(watching) = self.watches.remove(&source) {
+                watching.task.abort();
             }
             info!(%source, "no longer watched");
             self.world.apply(Input::Stopped(source), self.clock.now());
@@ -182,12 +212,15 @@ impl Pump {
                 Source::Nodes | Source::Checks | Source::Kinds => None,
             };
             match self.watches.get(source) {
-                Some((known, _)) if *known == served => continue,
-                Some((_, task)) => task.abort(),
+                Some(watching) if watching.served == served => continue,
+                Some(watching) => watching.task.abort(),
                 None => {}
             }
-            let task = self.tasks.spawn(watch::watch(self.client.clone(), source.clone(), served.clone(), self.sender.clone()));
-            self.watches.insert(source.clone(), (served, task));
+            self.watches_begun += 1;
+            let number = self.watches_begun;
+            let task =
+                self.tasks.spawn(watch::watch(self.client.clone(), source.clone(), served.clone(), number, self.sender.clone()));
+            self.watches.insert(source.clone(), Watching { number, served, task });
         }
     }
 
@@ -208,18 +241,21 @@ impl Pump {
         }
         let mut decided = BTreeMap::new();
         for Decision { check, node, verdict, because } in &plan.decisions {
-            let key = (check.clone(), node.clone());
-            let before = self.decided.remove(&key);
-            if *verdict == Verdict::Leave {
-                if before.is_some() {
-                    info!(%check, %node, %verdict, %because, "decided");
-                }
+            if *verdict == Verdict::Leave && self.decided.is_empty() {
                 continue;
             }
-            if before.as_ref().is_none_or(|(known, reason)| known != verdict || reason != because) {
+            let key = (check.clone(), node.clone());
+            let before = self.decided.remove(&key);
+            let is_news = match &before {
+                Some((known, reason)) => known != verdict || reason != because,
+                None => *verdict != Verdict::Leave,
+            };
+            if is_news {
                 info!(%check, %node, %verdict, %because, "decided");
             }
-            decided.insert(key, (*verdict, because.clone()));
+            if *verdict != Verdict::Leave {
+                decided.insert(key, (*verdict, because.clone()));
+            }
         }
         self.decided = decided;
     }
@@ -247,7 +283,6 @@ impl Clock {
         Now { wall: Wall(millis(wall)), mono: Mono(millis(self.began.elapsed())) }
     }
 
-    /// A millisecond is rounded up: to wake a little early would find nothing due.
     fn instant(&self, at: Mono) -> Instant {
         self.began + Duration::from_millis(u64::try_from(at.0).unwrap_or(0))
     }

@@ -1,5 +1,6 @@
 //! What can be measured from outside?
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use resus_core::effect::{Effect, EffectKey};
+use resus_core::decision::Verdict;
+use resus_core::effect::EffectKey;
 use resus_core::facts::Source;
 use resus_core::input::Answer;
 use resus_core::plan::Plan;
@@ -79,22 +81,12 @@ impl Telemetry {
         self.inputs.get_or_create(&[("changed", if changed { "yes" } else { "no" })]).inc();
     }
 
-    pub fn sent(&self, effect: &Effect) {
-        self.effects.get_or_create(&[("effect", effect.verb())]).inc();
+    pub fn sent(&self, key: &EffectKey) {
+        self.effects.get_or_create(&[("effect", key.verb())]).inc();
     }
 
     /// Returns one word for the answer.
     pub fn answered(&self, key: &EffectKey, answer: &Answer) -> &'static str {
-        let effect = match key {
-            EffectKey::Look(_) => "look",
-            EffectKey::Create(_) => "create",
-            EffectKey::Delete(..) => "delete",
-            EffectKey::Read(_) => "read",
-            EffectKey::Discover(_) => "discover",
-            EffectKey::Emit(..) => "event",
-            EffectKey::Status(_) => "status",
-            EffectKey::Lease => "lease",
-        };
         let answer = match answer {
             Answer::Done(_) => "done",
             Answer::Exists => "exists",
@@ -103,7 +95,7 @@ impl Telemetry {
             Answer::Refused { .. } => "refused",
             Answer::Unsure { .. } => "unsure",
         };
-        self.answers.get_or_create(&[("effect", effect), ("answer", answer)]).inc();
+        self.answers.get_or_create(&[("effect", key.verb()), ("answer", answer)]).inc();
         answer
     }
 
@@ -115,9 +107,12 @@ impl Telemetry {
         self.checks.set(count(world.checks.len()));
         self.leads.set(i64::from(plan.leads));
         self.stale.set(count(plan.watches.iter().filter(|source| !world.is_fresh(source, now.mono)).count()));
-        self.decisions.clear();
+        let mut verdicts = BTreeMap::from(Verdict::ALL.map(|verdict| (verdict, 0)));
         for decision in &plan.decisions {
-            self.decisions.get_or_create(&[("verdict", decision.verdict.to_string())]).inc();
+            *verdicts.entry(decision.verdict).or_default() += 1;
+        }
+        for (verdict, many) in verdicts {
+            self.decisions.get_or_create(&[("verdict", verdict.to_string())]).set(count(many));
         }
         let waiting = [Source::Nodes, Source::Checks].into_iter().find(|source| !world.is_synced(source));
         let ready = waiting.map_or(Ok(()), |source| Err(format!("{source} have not been listed yet")));

@@ -4,9 +4,9 @@
 //! version is too old or the resumed watch stays silent. Every break is told, so that nothing is decided
 //! on what may be out of date.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use http::{Request, StatusCode};
@@ -22,6 +22,8 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::pump::Heard;
+
 /// For the head of an answer, and for a page of a list.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Busy clusters send an event at once; where a resumed watch is silent, a list is small and brings certainty.
@@ -33,32 +35,42 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// No object in etcd is nearly as large; a line beyond this is garbage.
 const LINE_MAX: usize = 16 << 20;
 
+/// A watch that lived for so long was a good one: the next attempt need not wait.
+const LIVED_FOR: Duration = Duration::from_secs(5);
+/// Longer than this the socket was empty: it is worth letting it fill.
+const IDLE: Duration = Duration::from_millis(2);
+
 /// Never ends by itself; it is aborted when the source is no longer wanted.
-pub async fn watch(client: Client, source: Source, served: Option<Served>, inputs: Sender<Input>) {
-    let mut watch = Watch { client, source, served, inputs, told: false };
+pub async fn watch(client: Client, source: Source, served: Option<Served>, number: u64, inputs: Sender<Heard>) {
+    let mut watch = Watch { client, source, served, number, inputs, told: false };
     let mut next = Next::List;
     let mut backoff = BACKOFF_MIN;
     loop {
+        let began = Instant::now();
         let done = match &next {
             Next::List => watch.list().await,
             Next::Watch { version, resumed } => watch.follow(version.clone(), *resumed).await,
         };
+        let was_list = matches!(next, Next::List);
         next = match done {
-            Ok(after) => {
-                backoff = BACKOFF_MIN;
-                watch.told = false;
-                after
-            }
+            Ok(after) => after,
             Err(error) => {
                 watch.report(&error);
-                tokio::time::sleep(backoff).await;
-                backoff = (backoff * 2).min(BACKOFF_MAX);
                 match next {
                     Next::List => Next::List,
                     Next::Watch { version, .. } => Next::Watch { version, resumed: true },
                 }
             }
         };
+        // Straight from a list to its watch; everything else waits, the longer the more often it fails.
+        if was_list && matches!(next, Next::Watch { .. }) {
+            continue;
+        }
+        if began.elapsed() >= LIVED_FOR {
+            backoff = BACKOFF_MIN;
+        }
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(BACKOFF_MAX);
     }
 }
 
@@ -73,7 +85,8 @@ struct Watch {
     client: Client,
     source: Source,
     served: Option<Served>,
-    inputs: Sender<Input>,
+    number: u64,
+    inputs: Sender<Heard>,
     /// The trouble has been logged; its repetitions are not.
     told: bool,
 }
@@ -90,7 +103,7 @@ impl Watch {
                 Ok(body) => body,
                 // The list took so long that its snapshot is gone: begin again.
                 Err(status) if status.code == 410 && page.is_some() => return Ok(Next::List),
-                Err(status) => bail!(self.explain(&status)),
+                Err(status) => return self.refused(&status).await,
             };
             let read = feed::read_page(&self.source, &body).context("the list cannot be read")?;
             for input in read.inputs {
@@ -101,6 +114,7 @@ impl Watch {
                 Some(next) => page = Some(next),
                 None => {
                     self.input(Input::Listed(self.source.clone())).await?;
+                    self.told = false;
                     info!(source = %self.source, objects = listed, "listed");
                     return Ok(Next::Watch { version: read.version, resumed: false });
                 }
@@ -113,12 +127,11 @@ impl Watch {
         let opened = timeout(ANSWER_WITHIN, self.open(request)).await;
         let mut body = match opened.context("no answer in time").flatten() {
             Ok(Ok(body)) => body,
+            // The list before it is as good as ever; there will be another soon.
+            Ok(Err(status)) if status.code == 410 => return Ok(Next::List),
             Ok(Err(status)) => {
                 self.broken().await?;
-                return match status.code {
-                    410 => Ok(Next::List),
-                    _ => bail!(self.explain(&status)),
-                };
+                return self.refused(&status).await;
             }
             Err(error) => {
                 self.broken().await?;
@@ -126,10 +139,10 @@ impl Watch {
             }
         };
         let mut buffer = Vec::new();
-        let mut heard = !resumed;
+        let (mut heard, mut nothing_yet) = (!resumed, true);
         loop {
-            let patience = if heard { STALE_AFTER } else { SILENCE_MAX };
-            let chunk = match timeout(patience, body.next()).await {
+            let asked = Instant::now();
+            let chunk = match timeout(if heard { STALE_AFTER } else { SILENCE_MAX }, body.next()).await {
                 Ok(Some(Ok(chunk))) => chunk,
                 Ok(Some(Err(_)) | None) => {
                     self.broken().await?;
@@ -140,43 +153,65 @@ impl Watch {
                     return Ok(Next::List);
                 }
             };
+            let was_idle = asked.elapsed() > IDLE;
             buffer.extend_from_slice(&chunk);
-            let mut begin = 0;
-            while let Some(length) = buffer[begin..].iter().position(|byte| *byte == b'\n') {
-                let line = &buffer[begin..begin + length];
-                begin += length + 1;
-                match feed::read_line(&self.source, line) {
-                    Ok(Line::Input(input, newer)) => {
-                        heard = true;
-                        self.input(input).await?;
-                        version = newer.unwrap_or(version);
+            match self.lines(&mut buffer).await {
+                Ok(newest) => {
+                    heard |= newest.is_some();
+                    nothing_yet &= newest.is_none();
+                    version = newest.unwrap_or(version);
+                }
+                // As above: nothing came after the list, but nothing was missed either.
+                Err(Trouble::Expired) if !resumed && nothing_yet => return Ok(Next::List),
+                Err(trouble) => {
+                    self.broken().await?;
+                    match trouble {
+                        Trouble::Expired => {}
+                        Trouble::Refused(status) => self.report(&anyhow::Error::msg(self.explain(&status))),
+                        Trouble::Garbage(error) => self.report(&error),
                     }
-                    Ok(Line::Expired) => {
-                        self.broken().await?;
-                        return Ok(Next::List);
-                    }
-                    Ok(Line::Error(status)) => {
-                        self.broken().await?;
-                        bail!(self.explain(&status));
-                    }
-                    // Nothing can be said about it, not even its name; a list will show what there is.
-                    Err(error) => {
-                        self.broken().await?;
-                        warn!(source = %self.source, %error, "a line of the watch cannot be read; listing again");
-                        tokio::time::sleep(BACKOFF_MAX).await;
-                        return Ok(Next::List);
-                    }
+                    return Ok(Next::List);
                 }
             }
-            buffer.drain(..begin);
-            if buffer.len() > LINE_MAX {
-                self.broken().await?;
-                bail!("a line of the watch is longer than {LINE_MAX} bytes");
-            }
-            if self.source == Source::Nodes {
+            if was_idle && self.source == Source::Nodes {
                 tokio::time::sleep(FILL_FOR).await;
             }
         }
+    }
+
+    /// Takes in all whole lines; returns the version after the last of them.
+    async fn lines(&self, buffer: &mut Vec<u8>) -> Result<Option<String>, Trouble> {
+        let (mut begin, mut newest) = (0, None);
+        while let Some(length) = buffer[begin..].iter().position(|byte| *byte == b'\n') {
+            let line = &buffer[begin..begin + length];
+            begin += length + 1;
+            match feed::read_line(&self.source, line) {
+                Ok(Line::Input(input, version)) => {
+                    self.input(input).await.map_err(Trouble::Garbage)?;
+                    newest = version.or(newest);
+                }
+                Ok(Line::Expired) => return Err(Trouble::Expired),
+                Ok(Line::Error(status)) => return Err(Trouble::Refused(status)),
+                // Nothing can be said about it, not even its name; a list will show what there is.
+                Err(error) => {
+                    return Err(Trouble::Garbage(anyhow::Error::new(error).context("a line of the watch cannot be read")));
+                }
+            }
+        }
+        buffer.drain(..begin);
+        match buffer.len() > LINE_MAX {
+            true => Err(Trouble::Garbage(anyhow::anyhow!("a line of the watch is longer than {LINE_MAX} bytes"))),
+            false => Ok(newest),
+        }
+    }
+
+    /// The server is there and says no. What we knew of versions may be wrong too: after a pause, list.
+    async fn refused(&mut self, status: &ApiStatus) -> Result<Next> {
+        if status.code == 404 {
+            self.input(Input::NotServed(self.source.clone())).await?;
+        }
+        self.report(&anyhow::Error::msg(self.explain(status)));
+        Ok(Next::List)
     }
 
     async fn whole(&self, request: Request<Vec<u8>>) -> Result<Result<Bytes, ApiStatus>> {
@@ -204,7 +239,7 @@ impl Watch {
     }
 
     async fn input(&self, input: Input) -> Result<()> {
-        self.inputs.send(input).await.context("the loop has ended")
+        self.inputs.send(Heard { watch: Some(self.number), input }).await.ok().context("the loop has ended")
     }
 
     fn explain(&self, status: &ApiStatus) -> String {
@@ -222,6 +257,13 @@ impl Watch {
             warn!(source = %self.source, why = format!("{error:#}"), "cannot be watched; trying again");
         }
     }
+}
+
+/// Why a watch that was open is of no more use.
+enum Trouble {
+    Expired,
+    Refused(ApiStatus),
+    Garbage(anyhow::Error),
 }
 
 fn api_status(code: StatusCode, body: &[u8]) -> ApiStatus {

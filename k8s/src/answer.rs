@@ -28,6 +28,11 @@ pub fn lost(effect: &Effect, why: String) -> Input {
     }
 }
 
+/// It was never sent: another may lead by now.
+pub fn unsent(effect: &Effect) -> Input {
+    Input::Answered(effect.key(), Answer::Refused { why: "not sent, as the leadership has lapsed".into(), retry_after: None })
+}
+
 fn answer(effect: &Effect, response: &Response<Vec<u8>>) -> Answer {
     let code = response.status();
     if code.is_success() {

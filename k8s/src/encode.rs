@@ -8,14 +8,14 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use resus_core::effect::{Creation, Effect};
 use resus_core::facts::{Name, ObjectKey};
-use resus_core::lease::{LeaseEffect, Record};
+use resus_core::lease::{LeaseEffect, REQUEST_TIMEOUT, Record};
 use resus_core::nhc::{CheckStatus, Event};
 use resus_core::time::Wall;
 use serde_json::{Value, json};
 
 use crate::crd::nhc::{NodeHealthCheckStatus, Remediation, UnhealthyNode};
 use crate::names;
-use crate::observe::{status_text, timestamp};
+use crate::observe::timestamp;
 
 /// The API server refuses longer messages in events.
 const EVENT_MESSAGE_MAX: usize = 1024;
@@ -23,7 +23,7 @@ const EVENT_MESSAGE_MAX: usize = 1024;
 /// `namespace` is where resus is installed.
 pub fn encode(effect: &Effect, namespace: &str) -> Request<Vec<u8>> {
     match effect {
-        Effect::Look { node } => request(Method::GET, format!("/api/v1/nodes/{node}"), None),
+        Effect::Look { node } => request(Method::GET, format!("/api/v1/nodes/{}", escape(node)), None),
         Effect::Create(creation) => create(creation),
         Effect::Delete { key, plural, uid } => {
             let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": &**uid}});
@@ -32,8 +32,8 @@ pub fn encode(effect: &Effect, namespace: &str) -> Request<Vec<u8>> {
         Effect::Read { key, plural } => request(Method::GET, object_path(key, plural, true), None),
         Effect::Discover { api_version } => request(Method::GET, api_root(api_version), None),
         Effect::Emit(event) => emit(event),
-        Effect::Status { check, uid: _, version, status, written_at } => {
-            let path = format!("{}/{}/{check}/status", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL);
+        Effect::Status { check, version, status, written_at } => {
+            let path = format!("{}/{}/{}/status", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL, escape(check));
             // A merge patch could not remove entries of a map; and the version makes a stale write a conflict.
             let patch = json!([
                 {"op": "replace", "path": "/metadata/resourceVersion", "value": &*version.0},
@@ -99,7 +99,7 @@ fn emit(event: &Event) -> Request<Vec<u8>> {
 }
 
 fn lease(effect: &LeaseEffect, namespace: &str) -> Request<Vec<u8>> {
-    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace));
     let one = format!("{leases}/{}", names::LEADER_LEASE);
     match effect {
         LeaseEffect::Namespace => {
@@ -120,10 +120,10 @@ fn lease_body(record: &Record, namespace: &str) -> Value {
         "metadata": {"name": names::LEADER_LEASE, "namespace": namespace},
         "spec": {
             "holderIdentity": &*record.holder,
-            "leaseDurationSeconds": record.lease_for.as_secs(),
+            "leaseDurationSeconds": i32::try_from(record.lease_for.as_secs()).unwrap_or(i32::MAX),
             "acquireTime": micros(record.acquired_at),
             "renewTime": micros(record.renewed_at),
-            "leaseTransitions": record.transitions,
+            "leaseTransitions": i32::try_from(record.transitions).unwrap_or(i32::MAX),
         },
     });
     if !record.version.0.is_empty() {
@@ -138,7 +138,7 @@ fn check_status(status: &CheckStatus, written_at: Wall) -> NodeHealthCheckStatus
     let in_flight = status.unhealthy.iter().filter_map(|node| Some((node.name.to_string(), time(first_start(node)?))));
     let condition = |condition: &resus_core::nhc::StatusCondition| Condition {
         type_: condition.kind.to_string(),
-        status: status_text(&condition.status),
+        status: condition.status.to_string(),
         reason: condition.reason.to_string(),
         message: condition.message.to_string(),
         last_transition_time: time(condition.since),
@@ -183,22 +183,31 @@ fn time(at: Wall) -> Time {
 }
 
 fn object_path(key: &ObjectKey, plural: &str, with_name: bool) -> String {
-    let namespace = key.namespace.as_ref().map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
-    let name = if with_name { format!("/{}", key.name) } else { String::new() };
-    format!("{}{namespace}/{plural}{name}", api_root(&key.kind.api_version))
+    let namespace = key.namespace.as_ref().map(|namespace| format!("/namespaces/{}", escape(namespace))).unwrap_or_default();
+    let name = if with_name { format!("/{}", escape(&key.name)) } else { String::new() };
+    format!("{}{namespace}/{}{name}", api_root(&key.kind.api_version), escape(plural))
 }
 
 /// `v1` is the core group, which has a root of its own.
 pub fn api_root(api_version: &str) -> String {
-    match api_version.contains('/') {
-        true => format!("/apis/{api_version}"),
-        false => format!("/api/{api_version}"),
+    match api_version.split_once('/') {
+        Some((group, version)) => format!("/apis/{}/{}", escape(group), escape(version)),
+        None => format!("/api/{}", escape(api_version)),
     }
 }
 
+/// Names that the API has accepted need none of this; but some come from a spec that nobody checked.
+pub fn escape(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
 fn request(method: Method, path: String, body: Option<Value>) -> Request<Vec<u8>> {
+    // The server gives up when we do: what it has not stored by then, it never will.
+    let patience = REQUEST_TIMEOUT.as_secs();
     let uri = match method {
-        Method::POST | Method::PUT | Method::PATCH => format!("{path}?fieldManager={}", names::MANAGER),
+        Method::POST | Method::PUT | Method::PATCH => format!("{path}?fieldManager={}&timeout={patience}s", names::MANAGER),
+        Method::DELETE => format!("{path}?timeout={patience}s"),
         _ => path,
     };
     Request::builder()
@@ -207,7 +216,7 @@ fn request(method: Method, path: String, body: Option<Value>) -> Request<Vec<u8>
         .header(header::ACCEPT, "application/json")
         .header(header::CONTENT_TYPE, "application/json")
         .body(body.map(|body| body.to_string().into_bytes()).unwrap_or_default())
-        .expect("paths are made of API names, which need no escaping")
+        .expect("everything in the path is escaped")
 }
 
 fn cut(text: &str, max: usize) -> &str {

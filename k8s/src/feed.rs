@@ -6,9 +6,9 @@ use resus_core::input::{Fact, Gone, Input};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::encode::api_root;
+use crate::encode::{api_root, escape};
 use crate::names;
-use crate::observe::{self, ApiStatus, MetaOnly};
+use crate::observe::{self, ApiStatus, NameOnly};
 
 /// Nodes are large: a page of this many keeps the peak of memory low and is still quick.
 const PAGE: u32 = 100;
@@ -20,7 +20,7 @@ const ONLY_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;
 
 /// `served` is how the API serves the kind of [`Source::Objects`]; the others are well known.
 pub fn list(source: &Source, served: Option<&Served>, page: Option<&str>) -> Request<Vec<u8>> {
-    let page = page.map(|page| format!("&continue={page}")).unwrap_or_default();
+    let page = page.map(|page| format!("&continue={}", escape(page))).unwrap_or_default();
     get(format!("{}?limit={PAGE}{page}", path(source, served)), source, ONLY_METADATA_LIST)
 }
 
@@ -35,11 +35,8 @@ fn path(source: &Source, served: Option<&Served>) -> String {
         Source::Checks => format!("{}/{}", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL),
         Source::Kinds => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".into(),
         Source::Objects(kind) => {
-            format!(
-                "{}/{}",
-                api_root(&kind.api_version),
-                served.map_or_else(|| kind.kind.to_lowercase().into(), |served| served.plural.clone())
-            )
+            let plural = served.map_or(&kind.kind, |served| &served.plural);
+            format!("{}/{}", api_root(&kind.api_version), escape(plural))
         }
     }
 }
@@ -56,7 +53,7 @@ fn get(uri: String, source: &Source, only_metadata: &str) -> Request<Vec<u8>> {
         // Watches of 1.37 are compressed event by event, which the client cannot read; and loopback is cheap.
         .header(header::ACCEPT_ENCODING, "identity")
         .body(Vec::new())
-        .expect("paths are made of API names, which need no escaping")
+        .expect("everything in the path is escaped")
 }
 
 /// A page of a list.
@@ -139,7 +136,7 @@ fn seen(source: &Source, json: &[u8]) -> Input {
     match fact {
         Ok(fact) => Input::Seen(fact),
         Err(error) => {
-            let name = serde_json::from_slice::<MetaOnly>(json).map_or_else(|_| "?".into(), |view| full_name(&view));
+            let name = serde_json::from_slice::<NameOnly>(json).map_or_else(|_| "?".into(), |view| full_name(&view));
             Input::Unreadable { source: source.clone(), name, why: error.to_string().into() }
         }
     }
@@ -147,7 +144,7 @@ fn seen(source: &Source, json: &[u8]) -> Input {
 
 /// Of what is gone only the name has to be readable.
 fn gone(source: &Source, json: &[u8]) -> serde_json::Result<Input> {
-    let MetaOnly { metadata } = serde_json::from_slice(json)?;
+    let NameOnly { metadata } = serde_json::from_slice(json)?;
     Ok(Input::Gone(match source {
         Source::Nodes => Gone::Node(metadata.name.into()),
         Source::Checks => Gone::Check(metadata.name.into()),
@@ -163,7 +160,7 @@ fn gone(source: &Source, json: &[u8]) -> serde_json::Result<Input> {
     }))
 }
 
-fn full_name(view: &MetaOnly) -> Name {
+fn full_name(view: &NameOnly) -> Name {
     match &view.metadata.namespace {
         Some(namespace) => format!("{namespace}/{}", view.metadata.name).into(),
         None => view.metadata.name.as_str().into(),

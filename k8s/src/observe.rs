@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use resus_core::escalate::TEMPLATE_SUFFIX;
 use resus_core::facts::{
-    Amount, Check, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Policy, Requirement, Rule, Selector, Status, Taint,
+    Amount, Check, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Policy, Requirement, Rule, Selector, Taint,
     Threshold, Version,
 };
 use resus_core::input::Fact;
@@ -41,7 +41,7 @@ pub fn object(json: &[u8], kind: &Kind) -> serde_json::Result<Object> {
 }
 
 pub fn definition(json: &[u8]) -> serde_json::Result<Fact> {
-    serde_json::from_slice::<MetaOnly>(json).map(|view| Fact::Definition { group: group_of(&view.metadata.name) })
+    serde_json::from_slice::<NameOnly>(json).map(|view| Fact::Definition { group: group_of(&view.metadata.name) })
 }
 
 /// A definition is named `plural.group`.
@@ -49,22 +49,29 @@ pub fn group_of(definition: &str) -> Name {
     definition.split_once('.').map_or("", |(_, group)| group).into()
 }
 
+/// The least that can be said of an object.
 #[derive(Deserialize)]
-pub struct MetaOnly {
-    pub metadata: Meta,
+pub struct NameOnly {
+    pub metadata: Names,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Meta {
+pub struct Names {
     pub name: String,
     pub namespace: Option<String>,
     #[serde(default)]
     pub uid: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    name: String,
+    namespace: Option<String>,
+    #[serde(default)]
+    uid: String,
     #[serde(default)]
     resource_version: String,
-    #[serde(default)]
-    generation: i64,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<IgnoredAny>,
     #[serde(default)]
@@ -194,7 +201,6 @@ impl CheckView {
             name: metadata.name.into(),
             uid: metadata.uid.into(),
             version: Version(metadata.resource_version.into()),
-            generation: metadata.generation,
             deleting: metadata.deletion_timestamp.is_some(),
             policy,
             status,
@@ -282,11 +288,27 @@ fn template(spec: &NodeHealthCheckSpec) -> Result<ObjectKey, Invalid> {
             kind.kind
         )));
     }
-    if kind.api_version.split('/').count() != 2 {
-        return Err(invalid(format!("spec.remediationTemplate.apiVersion is {}: write group/version", kind.api_version)));
+    if !kind.api_version.split_once('/').is_some_and(|(group, version)| is_name(group) && is_name(version)) {
+        return Err(invalid(format!("spec.remediationTemplate.apiVersion is {:?}: write group/version", kind.api_version)));
     }
-    let namespace = reference.namespace.as_deref().filter(|namespace| !namespace.is_empty()).map(Into::into);
-    Ok(ObjectKey { kind, namespace, name: given(&reference.name, "name")? })
+    if !kind.kind.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return Err(invalid(format!("spec.remediationTemplate.kind is {:?}: a kind has letters and digits", kind.kind)));
+    }
+    let name = given(&reference.name, "name")?;
+    let namespace: Option<Name> = reference.namespace.as_deref().filter(|namespace| !namespace.is_empty()).map(Into::into);
+    if let Some(bad) = [Some(&name), namespace.as_ref()].into_iter().flatten().find(|name| !is_name(name)) {
+        return Err(invalid(format!(
+            "spec.remediationTemplate: {bad:?} is no name: names have lower-case letters, digits, dashes and dots"
+        )));
+    }
+    Ok(ObjectKey { kind, namespace, name })
+}
+
+/// As far as a path is concerned; the API server knows the finer rules.
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 253
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.')
 }
 
 fn check_status(status: NodeHealthCheckStatus) -> CheckStatus {
@@ -353,6 +375,8 @@ impl ObjectView {
             template: metadata.annotation(names::TEMPLATE_NAME).map(Into::into),
             allows_several: metadata.annotation(names::MULTIPLE_TEMPLATES).is_some(),
             processing: condition_is_true(status.as_ref(), "Processing"),
+            expects_node_to_go: condition_is_true(status.as_ref(), "PermanentNodeDeletionExpected")
+                && !condition_is_true(status.as_ref(), "Succeeded"),
             body: kind.kind.ends_with(TEMPLATE_SUFFIX).then(|| body(spec.as_ref())),
             owners: metadata.owner_references.unwrap_or_default().into_iter().map(|owner| owner.uid).collect(),
             key: ObjectKey { kind: kind.clone(), namespace: metadata.namespace.map(Into::into), name },
@@ -423,11 +447,6 @@ fn asked_for<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Box<str>
         }
     }
     deserializer.deserialize_any(Asked)
-}
-
-/// The condition statuses of metav1 are texts.
-pub fn status_text(status: &Status) -> String {
-    status.to_string()
 }
 
 /// What a Status object of the API says; also the shape of errors in a watch.

@@ -182,13 +182,8 @@ fn every_write_names_what_it_was_decided_on() {
         ("DELETE", "/apis/p.test/v1/namespaces/ns/reboots/n1", &json!({"uid": "x"}))
     );
 
-    let status = Effect::Status {
-        check: "c".into(),
-        uid: "u".into(),
-        version: Version("41".into()),
-        status: Default::default(),
-        written_at: Wall(0),
-    };
+    let status =
+        Effect::Status { check: "c".into(), version: Version("41".into()), status: Default::default(), written_at: Wall(0) };
     let request = encode::encode(&status, "resus");
     let body: Value = serde_json::from_slice(request.body()).expect("JSON");
     assert_eq!(body[0], json!({"op": "replace", "path": "/metadata/resourceVersion", "value": "41"}));

@@ -3,3 +3,4 @@
 mod model;
 mod properties;
 mod stories;
+mod traps;

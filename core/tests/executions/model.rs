@@ -122,8 +122,12 @@ impl Cluster {
     }
 
     pub fn set_paused(&mut self, paused: bool) {
+        self.change_policy(|policy| policy.pause_requests = if paused { vec!["me".into()] } else { Vec::new() });
+    }
+
+    pub fn change_policy(&mut self, change: impl FnOnce(&mut Policy)) {
         if let Ok(policy) = &mut self.check.policy {
-            policy.pause_requests = if paused { vec!["me".into()] } else { Vec::new() };
+            change(policy);
         }
         self.check_changed();
     }
@@ -167,6 +171,9 @@ impl Cluster {
         for effect in &plan.effects {
             self.world.sent(effect, now);
             self.requests.push_back(effect.clone());
+        }
+        for source in self.world.sources().filter(|source| !plan.watches.contains(source)).cloned().collect::<Vec<_>>() {
+            self.world.apply(Input::Stopped(source), now);
         }
         for source in &plan.watches {
             if !self.world.is_synced(source) {
@@ -264,6 +271,7 @@ impl Cluster {
             template: Some(creation.template.clone()),
             allows_several: false,
             processing: false,
+            expects_node_to_go: false,
             body: None,
         }
     }
@@ -304,6 +312,13 @@ fn source_of(input: &Input) -> Option<Source> {
     }
 }
 
+/// One that this process did not create.
+pub fn remediation(node: &str) -> Object {
+    let kind = Kind { api_version: "provider.test/v1".into(), kind: "Reboot".into() };
+    let key = ObjectKey { kind, namespace: Some("default".into()), name: node.into() };
+    Object { key, uid: node.into(), owners: Box::new(["check".into()]), node: node.into(), body: None, ..template() }
+}
+
 fn template_key() -> ObjectKey {
     let kind = Kind { api_version: "provider.test/v1".into(), kind: "RebootTemplate".into() };
     ObjectKey { kind, namespace: Some("default".into()), name: "reboot".into() }
@@ -322,13 +337,14 @@ fn template() -> Object {
         template: None,
         allows_several: false,
         processing: false,
+        expects_node_to_go: false,
         body: Some(Ok::<Name, Invalid>("{}".into())),
     }
 }
 
 fn kinds(api_version: &Name) -> Fact {
     let served = |plural: &str| Served { plural: plural.into(), namespaced: true };
-    let served = [("RebootTemplate", served("reboottemplates")), ("Reboot", served("reboots"))];
+    let served = ["RebootTemplate", "Reboot", "PowerTemplate", "Power"].map(|kind| (kind, served(&kind.to_lowercase())));
     Fact::Kinds {
         api_version: api_version.clone(),
         served: served.into_iter().map(|(kind, served)| (kind.into(), served)).collect(),
@@ -340,7 +356,6 @@ fn check(threshold: Threshold, unhealthy_after: Duration) -> Check {
         name: "workers".into(),
         uid: "check".into(),
         version: Version("1".into()),
-        generation: 1,
         created_at: Wall(EPOCH),
         deleting: false,
         policy: Ok(Policy {

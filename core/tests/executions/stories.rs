@@ -93,7 +93,9 @@ fn a_creation_whose_answer_was_lost_counts_until_its_fate_is_known() {
     assert!(matches!(decision(&plan, "n2").1, Because::Pending(_)));
     let key = EffectKey::Create(ours("n1"));
     assert!(cluster.world.flights.may_have_happened(&key), "it may exist for all we know");
-    // The server is asked, says no, and then n2 has its turn.
+    // The server is asked and says no; but what was sent may still arrive, until it no longer can. Then n2 has its turn.
+    cluster.run_well(6_000);
+    assert!(cluster.remediated().is_empty());
     cluster.run_well(8_000);
     assert_eq!(cluster.remediated(), [name("n2")]);
     assert!(!cluster.world.flights.may_have_happened(&key));

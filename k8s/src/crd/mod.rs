@@ -11,7 +11,7 @@ pub mod nhc;
 pub fn all() -> Vec<CustomResourceDefinition> {
     let mut crds = vec![nhc::NodeHealthCheck::crd()];
     for crd in &mut crds {
-        // By this label a controller of ours knows that no other one answers for the objects.
+        // Says whose definition it is; a definition of the same kind that others installed does not have it.
         crd.metadata.labels.get_or_insert_default().insert(MANAGED_BY_LABEL.into(), MANAGER.into());
     }
     crds

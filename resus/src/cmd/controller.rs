@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use clap::builder::ValueParser;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use resus_core::lease::Timing;
@@ -41,13 +40,13 @@ pub struct Controller {
     #[arg(long, env = "POD_NAMESPACE", default_value = "poison-pill", value_parser = namespace)]
     namespace: String,
 
-    /// Address for /metrics; 0 for none. The default gives way if it is taken.
-    #[arg(long, value_name = "ADDRESS", default_value = ":8080", value_parser = ValueParser::from(bind_address))]
-    metrics_bind_address: Bind,
+    /// Address for /metrics; 0 for none. Without it: port 8080 on all addresses, if it is free.
+    #[arg(long, value_name = "ADDRESS", value_parser = bind_address)]
+    metrics_bind_address: Option<Bind>,
 
-    /// Address for /healthz and /readyz; 0 for none. The default gives way if it is taken.
-    #[arg(long, value_name = "ADDRESS", default_value = ":8081", value_parser = ValueParser::from(bind_address))]
-    health_probe_bind_address: Bind,
+    /// Address for /healthz and /readyz; 0 for none. Without it: port 8081 on all addresses, if it is free.
+    #[arg(long, value_name = "ADDRESS", value_parser = bind_address)]
+    health_probe_bind_address: Option<Bind>,
 
     /// How long others wait before they take over from a leader that is not heard of.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
@@ -111,12 +110,12 @@ impl Controller {
 
         let telemetry = Arc::new(Telemetry::new());
         let mut listeners = Vec::new();
-        for (what, bind) in [("metrics", metrics_bind_address), ("health probes", health_probe_bind_address)] {
-            listeners.extend(listen(what, bind).await?);
+        for (what, bind, port) in [("metrics", metrics_bind_address, 8080), ("health probes", health_probe_bind_address, 8081)] {
+            listeners.extend(listen(what, bind, port).await?);
         }
         let endpoints = async {
             let all = listeners.into_iter().map(|listener| admin::serve(listener, telemetry.clone()));
-            match futures_all(all).await {
+            match first_to_end(all).await {
                 Some(Err(error)) => error,
                 Some(Ok(())) | None => std::future::pending().await,
             }
@@ -129,7 +128,7 @@ impl Controller {
 }
 
 /// The first of several endless futures that ends after all.
-async fn futures_all<T>(all: impl Iterator<Item = impl Future<Output = T> + Send>) -> Option<T> {
+async fn first_to_end<T>(all: impl Iterator<Item = impl Future<Output = T> + Send>) -> Option<T> {
     let all: Vec<_> = all.map(Box::pin).collect();
     match all.is_empty() {
         true => None,
@@ -189,21 +188,25 @@ fn asked_to_stop() -> Result<impl Future<Output = ()>> {
     })
 }
 
-/// Where to listen; a default yields to whoever has the port, an address that was asked for does not.
 #[derive(Clone, Copy)]
-struct Bind {
-    address: Option<SocketAddr>,
-    is_default: bool,
+enum Bind {
+    Nowhere,
+    At(SocketAddr),
 }
 
-async fn listen(what: &str, bind: Bind) -> Result<Option<TcpListener>> {
-    let Some(address) = bind.address else { return Ok(None) };
+/// A default port yields to whoever has it, an address that was asked for does not.
+async fn listen(what: &str, bind: Option<Bind>, default_port: u16) -> Result<Option<TcpListener>> {
+    let address = match bind {
+        Some(Bind::Nowhere) => return Ok(None),
+        Some(Bind::At(address)) => address,
+        None => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), default_port),
+    };
     match admin::bind(address).await {
         Ok(listener) => {
             info!(address = %listener.local_addr()?, "serving {what}");
             Ok(Some(listener))
         }
-        Err(error) if bind.is_default => {
+        Err(error) if bind.is_none() => {
             warn!(why = format!("{error:#}"), "no {what}: name a free address, or 0 for none");
             Ok(None)
         }
@@ -212,18 +215,14 @@ async fn listen(what: &str, bind: Bind) -> Result<Option<TcpListener>> {
 }
 
 fn bind_address(text: &str) -> Result<Bind, String> {
-    let is_default = matches!(text, ":8080" | ":8081");
     if text == "0" {
-        return Ok(Bind { address: None, is_default });
+        return Ok(Bind::Nowhere);
     }
     let address = match text.strip_prefix(':') {
         Some(port) => port.parse().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)).ok(),
         None => text.parse().ok(),
     };
-    match address {
-        Some(address) => Ok(Bind { address: Some(address), is_default }),
-        None => Err("write IP:PORT, :PORT, or 0 for none".into()),
-    }
+    address.map(Bind::At).ok_or_else(|| "write IP:PORT, :PORT, or 0 for none".into())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

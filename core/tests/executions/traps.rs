@@ -1,0 +1,292 @@
+//! Executions that once went wrong, or nearly did: races between looks, lists and watches, changes in the middle of a
+//! remediation, and requests that would repeat themselves for ever.
+
+use std::time::Duration;
+
+use crate::model::{Cluster, Fate, at_most, remediation};
+use resus_core::effect::{Effect, EffectKey};
+use resus_core::facts::{Invalid, Kind, Name, Node, Object, ObjectKey, Source, Version};
+use resus_core::input::{Answer, Fact, Gone, Input};
+use resus_core::plan::{Plan, plan};
+use resus_core::time::Wall;
+
+fn name(node: &str) -> Name {
+    node.into()
+}
+
+/// Four healthy nodes, of which one may be unhealthy, for five seconds.
+fn settled() -> Cluster {
+    let mut cluster = Cluster::new(4, at_most(1), Duration::from_secs(5));
+    cluster.run_well(10_000);
+    cluster
+}
+
+/// `n1` is broken for long enough, and the plan has just been made.
+fn due(cluster: &mut Cluster) -> Plan {
+    cluster.set_broken(&name("n1"), true);
+    cluster.hear_all();
+    cluster.time += 5_001;
+    cluster.turn()
+}
+
+fn execute_all(cluster: &mut Cluster) {
+    while !cluster.requests.is_empty() {
+        cluster.execute(0, Fate::Done);
+    }
+}
+
+fn apply(cluster: &mut Cluster, input: Input) {
+    let now = cluster.now();
+    cluster.world.apply(input, now);
+}
+
+fn hear_of_every_watch(cluster: &mut Cluster) {
+    for source in cluster.world.sources().cloned().collect::<Vec<_>>() {
+        apply(cluster, Input::Heard(source));
+    }
+}
+
+fn count(plan: &Plan, is: fn(&Effect) -> bool) -> usize {
+    plan.effects.iter().filter(|effect| is(effect)).count()
+}
+
+fn creates(effect: &Effect) -> bool {
+    matches!(effect, Effect::Create(_))
+}
+
+fn deletes(effect: &Effect) -> bool {
+    matches!(effect, Effect::Delete { .. })
+}
+
+#[test]
+fn a_list_that_is_older_than_the_look_does_not_make_the_look_count() {
+    let mut cluster = settled();
+    due(&mut cluster);
+    let page: Vec<Node> = cluster.broken_since.keys().map(|node| cluster.node(node)).collect();
+    apply(&mut cluster, Input::Broken(Source::Nodes));
+    apply(&mut cluster, Input::Listing(Source::Nodes));
+    cluster.set_broken(&name("n1"), false);
+    cluster.time += 500;
+    execute_all(&mut cluster); // the look, which shows that it is well
+    for node in page {
+        apply(&mut cluster, Input::Seen(Fact::Node(node)));
+    }
+    apply(&mut cluster, Input::Listed(Source::Nodes));
+    assert_eq!(count(&plan(&cluster.world, cluster.now()), creates), 0);
+}
+
+#[test]
+fn old_news_of_a_node_does_not_overrule_the_look_at_its_successor() {
+    let mut cluster = settled();
+    due(&mut cluster);
+    let old = Node { version: Version("900".into()), ..cluster.node(&name("n1")) };
+    cluster.broken_since.insert(name("n1"), None);
+    let new = Node { uid: "another".into(), version: Version("1000".into()), ..cluster.node(&name("n1")) };
+    apply(&mut cluster, Input::Answered(EffectKey::Look(name("n1")), Answer::Done(Some(Fact::Node(new)))));
+    apply(&mut cluster, Input::Seen(Fact::Node(old)));
+    assert_eq!(count(&plan(&cluster.world, cluster.now()), creates), 0);
+}
+
+#[test]
+fn nothing_is_removed_on_stale_facts() {
+    let mut cluster = settled();
+    apply(&mut cluster, Input::Broken(Source::Nodes));
+    // Another leader has remediated n1, and n9 that joined since; we know of neither's trouble.
+    for node in ["n1", "n9"] {
+        apply(&mut cluster, Input::Seen(Fact::Object(remediation(node))));
+    }
+    assert_eq!(count(&plan(&cluster.world, cluster.now()), deletes), 0);
+    cluster.list(Source::Nodes);
+    assert_eq!(count(&plan(&cluster.world, cluster.now()), deletes), 2, "now it is certain");
+}
+
+#[test]
+fn a_node_that_cannot_be_read_is_not_gone() {
+    let mut cluster = settled();
+    apply(&mut cluster, Input::Seen(Fact::Object(remediation("bad"))));
+    apply(&mut cluster, Input::Unreadable { source: Source::Nodes, name: "bad".into(), why: "garbage".into() });
+    assert_eq!(count(&plan(&cluster.world, cluster.now()), deletes), 0);
+}
+
+#[test]
+fn a_remediation_of_another_kind_stays_until_the_node_is_well() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(20_000);
+    let old = cluster.objects.values().find(|object| object.body.is_some()).expect("there is a template").clone();
+    let kind = Kind { kind: "PowerTemplate".into(), ..old.key.kind.clone() };
+    let new = Object { key: ObjectKey { kind, ..old.key.clone() }, ..old };
+    cluster.objects.insert(new.key.clone(), new.clone());
+    cluster.change_policy(|policy| policy.template = new.key);
+    cluster.run_well(20_000);
+    assert_eq!(cluster.remediated(), [name("n1")], "one is enough");
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(20_000);
+    assert!(cluster.remediated().is_empty());
+}
+
+#[test]
+fn a_name_that_changes_in_flight_does_not_make_two() {
+    let mut cluster = settled();
+    due(&mut cluster);
+    execute_all(&mut cluster);
+    cluster.turn();
+    let create = cluster.requests.iter().position(creates).expect("it is being created");
+    cluster.execute(create, Fate::LostAfter);
+    // The template's watch is ahead of that of the remediations.
+    let template = cluster.objects.values().find(|object| object.body.is_some()).expect("there is a template").clone();
+    let template = Object { allows_several: true, version: Version("999".into()), ..template };
+    cluster.objects.insert(template.key.clone(), template.clone());
+    apply(&mut cluster, Input::Seen(Fact::Object(template)));
+    for _ in 0..5 {
+        cluster.turn();
+        execute_all(&mut cluster);
+        cluster.time += 100;
+    }
+    assert_eq!(cluster.remediated().len(), 1);
+}
+
+#[test]
+fn an_older_check_of_which_little_is_known_is_still_responsible() {
+    let mut cluster = settled();
+    let mut older = cluster.check.clone();
+    (older.name, older.uid, older.created_at) = ("older".into(), "older".into(), Wall(0));
+    let policy = older.policy.as_mut().expect("it is valid");
+    policy.template.kind.api_version = "slow.test/v1".into();
+    policy.pause_requests = vec!["maintenance".into()];
+    apply(&mut cluster, Input::Seen(Fact::Check(older)));
+    due(&mut cluster);
+    for _ in 0..5 {
+        cluster.requests.retain(|effect| !matches!(effect, Effect::Discover { .. })); // not answered yet
+        execute_all(&mut cluster);
+        cluster.time += 100;
+        cluster.turn();
+    }
+    assert!(cluster.remediated().is_empty());
+}
+
+#[test]
+fn an_older_check_does_not_start_where_a_younger_one_has() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(20_000);
+    let mut older = cluster.check.clone();
+    (older.name, older.uid, older.created_at) = ("older".into(), "older".into(), Wall(0));
+    let mut template = cluster.objects.values().find(|object| object.body.is_some()).expect("there is a template").clone();
+    template.key.kind.api_version = "slow.test/v1".into();
+    older.policy.as_mut().expect("it is valid").template = template.key.clone();
+    cluster.objects.insert(template.key.clone(), template);
+    apply(&mut cluster, Input::Seen(Fact::Check(older)));
+    cluster.run_well(5_000);
+    assert_eq!(cluster.remediated(), [name("n1")]);
+}
+
+#[test]
+fn what_others_remove_is_created_again_ever_more_slowly() {
+    let mut cluster = settled();
+    due(&mut cluster);
+    for _ in 0..500 {
+        execute_all(&mut cluster);
+        cluster.hear_all();
+        for object in cluster.objects.values().filter(|object| object.body.is_none()).cloned().collect::<Vec<_>>() {
+            cluster.objects.remove(&object.key);
+            apply(&mut cluster, Input::Gone(Gone::Object(object.key, object.uid)));
+        }
+        cluster.time += 10;
+        cluster.turn();
+    }
+    assert!((2..6).contains(&cluster.created.len()), "{} in five seconds", cluster.created.len());
+}
+
+/// How often the status is written in two minutes, with this done to each attempt.
+fn status_writes(tamper: fn(&mut Cluster)) -> usize {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    let (until, mut writes) = (cluster.time + 120_000, 0);
+    while cluster.time < until {
+        cluster.hear_all();
+        hear_of_every_watch(&mut cluster);
+        writes += count(&cluster.turn(), |effect| matches!(effect, Effect::Status { .. }));
+        while let Some(effect) = cluster.requests.front() {
+            match effect {
+                Effect::Status { .. } => tamper(&mut cluster),
+                _ => cluster.execute(0, Fate::Done),
+            }
+        }
+        cluster.time += 100;
+    }
+    writes
+}
+
+#[test]
+fn a_status_that_does_not_stay_is_not_written_every_second() {
+    let pruned = status_writes(|cluster| {
+        if let Some(Effect::Status { status, .. }) = cluster.requests.front_mut() {
+            status.conditions.retain(|condition| &*condition.kind == "Disabled");
+        }
+        cluster.execute(0, Fate::Done);
+    });
+    assert!(pruned < 10, "{pruned} writes although the schema prunes them");
+    let missing = status_writes(|cluster| {
+        let effect = cluster.requests.pop_front().expect("there is one");
+        apply(cluster, Input::Answered(effect.key(), Answer::Missing));
+    });
+    assert!(missing < 15, "{missing} writes although there is no status subresource");
+}
+
+#[test]
+fn a_kind_that_goes_is_noticed_although_discovery_lags() {
+    let mut cluster = settled();
+    apply(&mut cluster, Input::Gone(Gone::Definition { group: "provider.test".into() }));
+    let mut asked = 0;
+    for _ in 0..100 {
+        asked += count(&cluster.turn(), |effect| matches!(effect, Effect::Discover { .. }));
+        execute_all(&mut cluster); // still served
+        cluster.time += 1_000;
+    }
+    assert!((3..10).contains(&asked), "asked {asked} times, then no more");
+}
+
+#[test]
+fn a_spec_that_becomes_invalid_does_not_report_what_did_not_happen() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(20_000);
+    cluster.check.policy = Err(Invalid("no such operator".into()));
+    cluster.change_policy(|_| {});
+    cluster.run_well(20_000);
+    assert_eq!((cluster.remediated().len(), cluster.check.status.unhealthy.len()), (1, 1));
+    assert_eq!(&*cluster.check.status.phase, "Disabled");
+}
+
+#[test]
+fn a_remediation_whose_node_is_gone_is_reported_while_its_provider_works() {
+    let mut cluster = settled();
+    let busy = Object { finalizers: 1, ..remediation("away") };
+    cluster.objects.insert(busy.key.clone(), busy.clone());
+    apply(&mut cluster, Input::Seen(Fact::Object(busy)));
+    cluster.run_well(10_000);
+    assert_eq!((&*cluster.check.status.phase, cluster.remediated()), ("Remediating", vec![name("away")]));
+}
+
+#[test]
+fn a_status_whose_answer_was_lost_is_written_again_soon() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.hear_all();
+    cluster.time += 5_001;
+    loop {
+        cluster.turn();
+        let Some(effect) = cluster.requests.front() else {
+            cluster.time += 100;
+            continue;
+        };
+        if matches!(effect, Effect::Status { .. }) {
+            break cluster.execute(0, Fate::LostBefore);
+        }
+        cluster.execute(0, Fate::Done);
+        cluster.hear_all();
+    }
+    cluster.run_well(5_000);
+    assert_eq!(&*cluster.check.status.phase, "Remediating");
+}

@@ -1,0 +1,208 @@
+//! What is measured on? A cluster with many nodes of a real size, one check of all of them, and a provider.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use resus_harness::{Cluster, Process};
+use serde_json::{Value, json};
+use tokio::time::interval;
+
+use crate::api;
+
+pub const NODES: &str = "/api/v1/nodes";
+pub const REMEDIATIONS: &str = "/apis/provider.test/v1/namespaces/provider/rebootremediations";
+pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const CHECKS: &str = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+/// Of those that a kubelet reports and repeats with each heartbeat.
+const KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+/// Of those that a node problem detector adds.
+const DETECTORS: [&str; 4] = ["NetworkUnavailable", "KernelDeadlock", "ReadonlyFilesystem", "FrequentKubeletRestart"];
+const NODE_BYTES: std::ops::Range<usize> = 10 * 1024..13 * 1024;
+
+pub struct Stage {
+    cluster: Cluster,
+    pub api: Client,
+    pub nodes: usize,
+    /// Heartbeats count their seconds from here, so that no two are alike and none is in the future.
+    began_at: Timestamp,
+}
+
+/// The controller's release build, where cargo puts it together with this program.
+pub fn resus_beside_us() -> Result<PathBuf> {
+    let us = std::env::current_exe()?;
+    let resus = us.with_file_name("resus");
+    ensure!(
+        resus.is_file(),
+        "no controller at {}: build it with `cargo build --release -p resus`, then run this again",
+        resus.display()
+    );
+    Ok(resus)
+}
+
+impl Stage {
+    pub async fn start(nodes: usize) -> Result<Stage> {
+        let cluster = Cluster::start().await?;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for manifests in ["deploy/crds", "tests/provider/crds.yaml"] {
+            cluster.apply_file(&root.join(manifests)).await?;
+        }
+        cluster.kubectl(["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]).await?.ok()?;
+        cluster.apply_file(&root.join("tests/provider/template.yaml")).await?;
+        cluster.apply(CHECK).await?;
+        Ok(Stage { api: cluster.admin(), cluster, nodes, began_at: Timestamp::now() - SignedDuration::from_hours(24) })
+    }
+
+    pub async fn make_nodes(&self) -> Result<()> {
+        api::all_of((0..self.nodes).map(|n| async move { api::create(&self.api, NODES, &node(n)).await })).await?;
+        Ok(())
+    }
+
+    /// How large a node really is, as the server sends it; an error if that is not what we claim to measure with.
+    pub async fn node_bytes(&self) -> Result<usize> {
+        let stored: Value = api::get(&self.api, &format!("{NODES}/{}", name(0))).await?;
+        let bytes = stored.to_string().len();
+        ensure!(NODE_BYTES.contains(&bytes), "a node should have about 11 KiB, not {bytes} bytes");
+        Ok(bytes)
+    }
+
+    pub fn start_controller(&self, resus: &Path) -> Result<Process> {
+        let mut command = Command::new(resus);
+        command.arg("controller").arg("--kubeconfig").arg(self.cluster.admin_kubeconfig());
+        command.args(["--metrics-bind-address=0", "--health-probe-bind-address=0"]);
+        // What somebody's shell says about logs or namespaces is not measured.
+        command.env_remove("RESUS_LOG").env_remove("POD_NAMESPACE");
+        self.cluster.start_process("controller", command)
+    }
+
+    /// Until the check's status counts all nodes as healthy. Whoever calls sets the limit.
+    pub async fn until_synced(&self) -> Result<()> {
+        let mut ticks = interval(Duration::from_millis(200));
+        loop {
+            ticks.tick().await;
+            let check: Value = api::get(&self.api, &format!("{CHECKS}/bench")).await?;
+            if check["status"]["healthyNodes"] == json!(self.nodes) {
+                return Ok(());
+            }
+        }
+    }
+
+    pub async fn limit_unhealthy(&self, max_unhealthy: &str) -> Result<()> {
+        let patch = json!({"spec": {"maxUnhealthy": max_unhealthy}});
+        api::patch(&self.api, &format!("{CHECKS}/bench"), MERGE, &patch).await.map(drop)
+    }
+
+    /// Ready has this status since `since_for`.
+    pub async fn set_ready(&self, n: usize, status: &str, since_for: SignedDuration) -> Result<()> {
+        let since = written(Timestamp::now() - since_for);
+        let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": since, "lastHeartbeatTime": since});
+        self.patch_conditions(n, &json!([ready])).await.map(drop)
+    }
+
+    /// Like a kubelet that has nothing new to say; returns the node's new version.
+    pub async fn beat(&self, n: usize, beat: usize) -> Result<String> {
+        let at = written(self.began_at + SignedDuration::from_secs(i64::try_from(beat)?));
+        let conditions = KUBELETS.map(|kind| json!({"type": kind, "lastHeartbeatTime": at}));
+        self.patch_conditions(n, &json!(conditions)).await
+    }
+
+    async fn patch_conditions(&self, n: usize, conditions: &Value) -> Result<String> {
+        let patch = json!({"status": {"conditions": conditions}});
+        let node = api::patch(&self.api, &format!("{NODES}/{}/status", name(n)), STRATEGIC, &patch).await?;
+        Ok(node.metadata.resource_version)
+    }
+
+    pub async fn remediations(&self) -> Result<usize> {
+        let all: api::List = api::get(&self.api, REMEDIATIONS).await.context("counting remediations")?;
+        Ok(all.items.len())
+    }
+}
+
+/// A node has the same name as its remediation.
+pub fn name(n: usize) -> String {
+    format!("worker-{n}.cluster.example")
+}
+
+fn written(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// As a cloud makes it: labels, annotations, conditions, images. The server adds the managed fields.
+fn node(n: usize) -> Value {
+    let labels: serde_json::Map<String, Value> =
+        LABELS.iter().map(|key| ((*key).to_owned(), json!(format!("value-{n}")))).collect();
+    let since = written(Timestamp::now() - SignedDuration::from_hours(24 * 30));
+    let condition = |kind: &str| {
+        json!({"type": kind, "status": if kind == "Ready" { "True" } else { "False" }, "lastHeartbeatTime": since, "lastTransitionTime": since,
+               "reason": "KubeletHasSufficientResources", "message": "kubelet has sufficient of everything that it needs"})
+    };
+    let conditions: Vec<Value> = KUBELETS.iter().chain(&DETECTORS).map(|kind| condition(kind)).collect();
+    let image = |i: usize| {
+        let repository = format!("registry.example/team-{i}/image");
+        json!({"names": [format!("{repository}@sha256:{i:064}"), format!("{repository}:v1.{i}")], "sizeBytes": 123_456_789})
+    };
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name(n), "labels": labels,
+            "annotations": {"example.com/inventory": "x".repeat(500), "csi.volume.kubernetes.io/nodeid": "y".repeat(100)},
+        },
+        "spec": {"providerID": format!("cloud:///zone/{n}"), "taints": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]},
+        "status": {
+            "capacity": {"cpu": "64", "memory": "256Gi", "pods": "250"}, "allocatable": {"cpu": "63", "memory": "250Gi", "pods": "250"},
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": name(n)}],
+            "conditions": conditions, "images": (0..IMAGES).map(image).collect::<Vec<_>>(),
+            "nodeInfo": {
+                "machineID": "", "systemUUID": "", "bootID": "5f6c1f1e-0c1b-4a51-9b7e-1d9b0c7d2a11", "kernelVersion": "6.1",
+                "osImage": "Linux", "containerRuntimeVersion": "containerd://2.0", "kubeletVersion": "v1.36.0", "kubeProxyVersion": "",
+                "operatingSystem": "linux", "architecture": "amd64",
+            },
+        },
+    })
+}
+
+/// A kubelet reports up to 50. With so many, and what else there is, a node has 11 KiB.
+const IMAGES: usize = 35;
+
+const LABELS: [&str; 15] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/instance-type",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "node-role.kubernetes.io/worker",
+    "example.com/pool",
+    "example.com/rack",
+    "example.com/generation",
+];
+
+const CHECK: &str = r#"
+apiVersion: remediation.medik8s.io/v1alpha1
+kind: NodeHealthCheck
+metadata:
+  name: bench
+spec:
+  selector:
+    matchExpressions:
+      - {key: node-role.kubernetes.io/worker, operator: Exists}
+  maxUnhealthy: "100%"
+  unhealthyConditions:
+    - {type: Ready, status: "False", duration: 1s}
+    - {type: Ready, status: Unknown, duration: 1s}
+  remediationTemplate:
+    apiVersion: provider.test/v1
+    kind: RebootRemediationTemplate
+    name: reboot
+    namespace: provider
+"#;
