@@ -55,7 +55,14 @@ fn thresholds_are_read_in_all_spellings() {
 /// Our own CRD refuses most of these already; a foreign one may not.
 #[test]
 fn a_bad_spec_is_a_sentence_that_names_the_field() {
-    let bad: [(&str, Value, &str); 13] = [
+    let bad: [(&str, Value, &str); 16] = [
+        ("remediationTemplate", json!({"apiVersion": "my group/v1", "kind": "RebootTemplate", "name": "t"}), "group/version"),
+        ("remediationTemplate", json!({"apiVersion": "p.test/v1", "kind": "Réboot/Template", "name": "t"}), "letters and digits"),
+        (
+            "remediationTemplate",
+            json!({"apiVersion": "p.test/v1", "kind": "RebootTemplate", "name": "../../nodes"}),
+            "is no name",
+        ),
         ("minHealthy", json!(-1), "minHealthy must not be negative: -1"),
         ("maxUnhealthy", json!("many"), "many"),
         ("unhealthyConditions", json!([]), "unhealthyConditions is empty"),
@@ -167,7 +174,7 @@ fn every_write_names_what_it_was_decided_on() {
     let body: Value = serde_json::from_slice(request.body()).expect("JSON");
     assert_eq!(
         (request.method().as_str(), request.uri().to_string().as_str()),
-        ("POST", "/apis/p.test/v1/namespaces/ns/reboots?fieldManager=resus")
+        ("POST", "/apis/p.test/v1/namespaces/ns/reboots?fieldManager=resus&timeout=4s")
     );
     assert_eq!(
         (&body["metadata"]["name"], &body["metadata"]["ownerReferences"][0]["uid"], &body["spec"]),
@@ -203,6 +210,13 @@ fn every_write_names_what_it_was_decided_on() {
         (&body["metadata"]["resourceVersion"], &body["spec"]["renewTime"]),
         (&json!("8"), &json!("1970-01-01T00:00:01.500000Z"))
     );
+}
+
+#[test]
+fn no_name_breaks_out_of_its_place_in_a_path() {
+    let key = ObjectKey { name: "a b/../?x=ü%".into(), ..key() };
+    let request = encode::encode(&Effect::Read { key, plural: "reboots".into() }, "resus");
+    assert_eq!(request.uri().to_string(), "/apis/p.test/v1/namespaces/ns/reboots/a%20b%2F..%2F%3Fx%3D%C3%BC%25");
 }
 
 #[test]

@@ -23,6 +23,7 @@ async fn works(stage: &Stage, node: &str) {
     stage.condition(node, "Ready", "False", 3600).await;
     until(Duration::from_secs(60), "the node is remediated", || async { (stage.remediations().await == [node]).then_some(()) })
         .await;
+    stage.until_status("workers", "it is reported", |status| status["phase"] == "Remediating").await;
     stage.condition(node, "Ready", "True", 0).await;
     until(Duration::from_secs(60), "the remediation is removed", || async {
         stage.remediations().await.is_empty().then_some(())
