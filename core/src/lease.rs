@@ -376,6 +376,61 @@ mod tests {
         assert!(b.leads(Mono(2_000)));
     }
 
+    #[test]
+    fn a_lease_that_is_deleted_under_its_leader_is_not_taken_at_once() {
+        let (mut a, mut b) = (Election::new("a".into(), Timing::default()), Election::new("b".into(), Timing::default()));
+        let mut server = Server::default();
+        server.serve(&mut a, at(0), Fate::Answered);
+        server.serve(&mut a, at(0), Fate::Answered);
+        server.serve(&mut b, at(100), Fate::Answered);
+        server.serve(&mut a, at(2_000), Fate::Answered);
+        server.stored = None;
+        for time in [2_100, 2_200, 4_300] {
+            server.serve(&mut b, at(time), Fate::Answered);
+            assert!(a.leads(Mono(time)) && !b.leads(Mono(time)));
+        }
+        // The leader notices at its next renewal, and has it again.
+        server.serve(&mut a, at(4_400), Fate::Answered);
+        server.serve(&mut a, at(4_400), Fate::Answered);
+        assert!(a.leads(Mono(13_000)));
+    }
+
+    #[test]
+    fn a_leader_that_stops_while_the_api_is_away_does_not_hurry() {
+        let mut election = Election::new("a".into(), Timing::default());
+        let mut server = Server::default();
+        server.serve(&mut election, at(0), Fate::Answered);
+        server.serve(&mut election, at(0), Fate::Answered);
+        election.stopping = true;
+        let asked = (1..8_000).filter(|time| server.serve(&mut election, at(*time), Fate::AnswerLost)).count();
+        assert!(asked < 10, "{asked} requests");
+        assert!(election.is_over(Mono(10_000)), "what it held has run out");
+    }
+
+    #[test]
+    fn a_namespace_that_we_may_not_create_is_found_when_somebody_else_does() {
+        let mut election = Election::new("a".into(), Timing::default());
+        let mut asked = Vec::new();
+        let answers = [
+            LeaseAnswer::Missing,
+            LeaseAnswer::NamespaceMissing,
+            LeaseAnswer::Failed { why: "forbidden".into() },
+            LeaseAnswer::Missing,
+        ];
+        for (n, answer) in answers.into_iter().enumerate() {
+            let now = at(n as i64 * 2_000);
+            let (Some(effect), _) = election.step(now) else { panic!("it has something to ask") };
+            election.sent(&effect, now.mono);
+            election.answered(answer, now.mono);
+            asked.push(effect);
+        }
+        assert!(
+            matches!(asked[..], [LeaseEffect::Read, LeaseEffect::Create(_), LeaseEffect::Namespace, LeaseEffect::Read]),
+            "{asked:?}"
+        );
+        assert_eq!(election.trouble.as_deref(), Some("forbidden"), "told until all is well");
+    }
+
     #[derive(Clone, Copy, Debug)]
     enum Fate {
         Answered,

@@ -222,11 +222,7 @@ impl World {
 
     fn list_begins(&mut self, source: Source, now: Now) -> bool {
         let unseen = match &source {
-            // A look that was sent before the list may be newer than what it shows: ask again after it.
-            Source::Nodes => {
-                self.looks.clear();
-                self.nodes.keys().chain(self.unreadable.keys()).cloned().collect()
-            }
+            Source::Nodes => self.nodes.keys().chain(self.unreadable.keys()).cloned().collect(),
             Source::Checks => self.checks.keys().cloned().collect(),
             Source::Kinds => BTreeSet::new(),
             Source::Objects(kind) => self.objects.keys().filter(|key| key.kind == *kind).map(list_name).collect(),
