@@ -187,8 +187,20 @@ pub struct Check {
     pub version: Version,
     pub created_at: Wall,
     pub deleting: bool,
+    /// Annotation `resus.dev/take-over: "true"`: ours, whoever installed its definition.
+    pub take_over: bool,
     pub policy: Result<Policy, Invalid>,
     pub status: crate::nhc::CheckStatus,
+}
+
+/// Of whose checks do we take care? Two controllers on one object fight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Claim {
+    /// Of all if the definition is ours; otherwise of those that say so.
+    #[default]
+    Marked,
+    All,
+    Off,
 }
 
 /// What a check asks for, whichever API it was written in.

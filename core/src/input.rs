@@ -41,9 +41,10 @@ pub enum Fact {
     Node(Node),
     Check(Check),
     Object(Object),
-    /// A CustomResourceDefinition, by the API group it defines a kind of.
+    /// A CustomResourceDefinition; is it one that we installed?
     Definition {
-        group: Name,
+        name: Name,
+        ours: bool,
     },
     /// What an API group and version serves, by kind.
     Kinds {
@@ -57,7 +58,7 @@ pub enum Gone {
     Node(Name),
     Check(Name),
     Object(ObjectKey, Name),
-    Definition { group: Name },
+    Definition { name: Name },
 }
 
 impl Fact {

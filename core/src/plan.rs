@@ -25,6 +25,8 @@ pub struct Plan {
     pub watches: BTreeSet<Source>,
     /// When to plan again even if nothing is heard; always later than now.
     pub wake_at: Option<Mono>,
+    /// Checks that are not ours; see [`World::is_ours`].
+    pub foreign: Vec<Name>,
     pub leads: bool,
     /// Nothing but the lease may be sent from then on.
     pub leads_until: Option<Mono>,
@@ -49,7 +51,10 @@ pub fn plan(world: &World, now: Now) -> Plan {
     draft.find_kinds();
     if world.is_synced(&Source::Nodes) && world.is_synced(&Source::Checks) {
         for check in world.checks.values() {
-            draft.plan_check(check);
+            match world.is_ours(check) {
+                true => draft.plan_check(check),
+                false => draft.plan.foreign.push(check.name.clone()),
+            }
         }
     }
     draft.finish()
@@ -111,7 +116,8 @@ impl<'a> Draft<'a> {
 
     /// Asks for the kinds that the checks need, and watches those that are served.
     fn find_kinds(&mut self) {
-        let wanted: BTreeSet<Kind> = self.world.checks.values().flat_map(kinds_of).collect();
+        let ours = self.world.checks.values().filter(|check| self.world.is_ours(check));
+        let wanted: BTreeSet<Kind> = ours.flat_map(kinds_of).collect();
         for kind in wanted {
             let missing = self.world.served(&kind).is_none();
             let ask = match self.world.kinds.get(&kind.api_version) {
@@ -354,12 +360,14 @@ impl<'a> Draft<'a> {
         if let Some(owner) = self.remediated_by.get(&known.node.name).filter(|owner| ***owner != check.name) {
             return Some((*owner).clone());
         }
-        let age = |check: &Check| (check.created_at, check.name.clone());
+        // Whoever takes care of a check that is not ours was there before us, for all that we know.
+        let age = |check: &Check| (self.world.is_ours(check), check.created_at, check.name.clone());
         let others = self.world.checks.values().filter(|other| !other.deleting && age(other) < age(check));
         let responsible = others.filter(|other| {
             let Ok(policy) = &other.policy else { return false };
             let is_able = || {
-                !sources(self.world, other).iter().all(|source| self.world.is_synced(source))
+                !self.world.is_ours(other)
+                    || !sources(self.world, other).iter().all(|source| self.world.is_synced(source))
                     || escalate::workshop(self.world, policy).is_ok()
             };
             policy.selector.selects(&known.node.labels) && is_able()

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::effect::{Effect, EffectKey};
-use crate::facts::{Check, Kind, Name, Node, Object, ObjectKey, Served, Source};
+use crate::facts::{Check, Claim, Kind, Name, Node, Object, ObjectKey, Served, Source};
 use crate::flight::{FORGET_AFTER, Flights, backoff};
 use crate::health::Known;
 use crate::input::{Answer, Fact, Gone, Input};
@@ -19,6 +19,9 @@ use crate::time::{Clock, Mono, Now};
 pub struct World {
     pub clock: Clock,
     pub election: Election,
+    claim: Claim,
+    /// Whether the definition of checks is ours; None while it is not known.
+    definition_is_ours: Option<bool>,
     pub nodes: BTreeMap<Name, Known>,
     pub checks: BTreeMap<Name, Check>,
     /// Templates and remediations.
@@ -76,6 +79,8 @@ pub struct Kinds {
     tries: u32,
 }
 
+/// A definition is named `plural.group`.
+const CHECK_DEFINITION: &str = "nodehealthchecks.remediation.medik8s.io";
 /// Bookmarks come about every minute; a watch that is silent for longer than this is not trusted.
 pub const STALE_AFTER: Duration = Duration::from_secs(90);
 /// A definition is served some moments after it appears: ask at this pace at first, then ever slower.
@@ -94,10 +99,12 @@ const SETTLED_MAX: usize = 1000;
 const BRIEF_MAX: usize = 100;
 
 impl World {
-    pub fn new(election: Election) -> World {
+    pub fn new(election: Election, claim: Claim) -> World {
         World {
             clock: Clock::default(),
             election,
+            claim,
+            definition_is_ours: None,
             nodes: BTreeMap::new(),
             checks: BTreeMap::new(),
             objects: BTreeMap::new(),
@@ -157,6 +164,15 @@ impl World {
             Effect::Look { .. } | Effect::Delete { .. } | Effect::Read { .. } | Effect::Discover { .. } | Effect::Emit(_) => {
                 self.flights.sent(effect.key(), now.mono);
             }
+        }
+    }
+
+    /// Is this check ours to act on? What is not known yet is not.
+    pub fn is_ours(&self, check: &Check) -> bool {
+        match self.claim {
+            Claim::All => true,
+            Claim::Marked => check.take_over || self.definition_is_ours == Some(true),
+            Claim::Off => false,
         }
     }
 
@@ -254,7 +270,7 @@ impl World {
             Fact::Node(node) => self.node_seen(node, now),
             Fact::Check(check) => self.check_seen(check),
             Fact::Object(object) => self.object_seen(object),
-            Fact::Definition { group } => self.definition_changed(&group),
+            Fact::Definition { name, ours } => self.definition_seen(&name, Some(ours)),
             Fact::Kinds { api_version, served } => self.kinds_found(api_version, served, now.mono),
         };
         freshened || changed
@@ -314,8 +330,12 @@ impl World {
         true
     }
 
-    fn definition_changed(&mut self, group: &str) -> bool {
+    fn definition_seen(&mut self, name: &str, ours: Option<bool>) -> bool {
         let mut any = false;
+        if name == CHECK_DEFINITION {
+            any = std::mem::replace(&mut self.definition_is_ours, ours) != ours;
+        }
+        let Some((_, group)) = name.split_once('.') else { return any };
         for (api_version, kinds) in &mut self.kinds {
             if api_version.split_once('/').is_some_and(|(own, _)| own == group) {
                 (kinds.changed, kinds.tries, kinds.rechecks_left, any) = (true, 0, RECHECKS, true);
@@ -370,9 +390,9 @@ impl World {
                 }
                 object.is_some()
             }
-            Gone::Definition { group } => {
+            Gone::Definition { name } => {
                 self.heard(&Source::Kinds, now);
-                self.definition_changed(&group)
+                self.definition_seen(&name, None)
             }
         }
     }

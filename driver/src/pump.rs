@@ -11,7 +11,7 @@ use kube::Client;
 use kube::client::Body;
 use resus_core::decision::{Because, Decision, Verdict};
 use resus_core::effect::Effect;
-use resus_core::facts::{Name, Served, Source};
+use resus_core::facts::{Claim, Name, Served, Source};
 use resus_core::input::Input;
 use resus_core::lease::{Election, REQUEST_TIMEOUT, Timing};
 use resus_core::plan::{Plan, plan};
@@ -31,6 +31,7 @@ pub struct Settings {
     /// Unlike that of any other process, also of an earlier one on the same host.
     pub identity: String,
     pub timing: Timing,
+    pub claim: Claim,
 }
 
 /// Inputs that wait for the loop. When it is full, watches wait, and the server keeps their events.
@@ -43,7 +44,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(8);
 pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, stop: impl Future<Output = ()>) -> Result<()> {
     settings.timing.check().map_err(anyhow::Error::msg)?;
     let (sender, mut inputs) = mpsc::channel(INPUTS_MAX);
-    let world = World::new(Election::new(settings.identity.as_str().into(), settings.timing));
+    let world = World::new(Election::new(settings.identity.as_str().into(), settings.timing), settings.claim);
     let mut pump = Pump {
         client,
         namespace: settings.namespace.into(),
@@ -55,6 +56,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         tasks: JoinSet::new(),
         decided: BTreeMap::new(),
         led: false,
+        foreign: Vec::new(),
         trouble: None,
         telemetry,
     };
@@ -130,6 +132,8 @@ struct Pump {
     /// What was logged last, of everything but healthy nodes.
     decided: BTreeMap<(Name, Name), (Verdict, Because)>,
     led: bool,
+    /// Checks that are not ours, as they were told last.
+    foreign: Vec<Name>,
     trouble: Option<Name>,
     telemetry: Arc<Telemetry>,
 }
@@ -232,6 +236,10 @@ impl Pump {
                 true => info!("leading"),
                 false => warn!(leader = ?self.world.election.leader(), "no longer leading"),
             }
+        }
+        if plan.foreign != self.foreign {
+            self.foreign.clone_from(&plan.foreign);
+            info!(checks = ?self.foreign, "not ours, as their definition is somebody else's: annotate them with resus.dev/take-over=true, or use --nhc=all");
         }
         if self.world.election.trouble != self.trouble {
             self.trouble = self.world.election.trouble.clone();

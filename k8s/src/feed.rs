@@ -148,7 +148,7 @@ fn gone(source: &Source, json: &[u8]) -> serde_json::Result<Input> {
     Ok(Input::Gone(match source {
         Source::Nodes => Gone::Node(metadata.name.into()),
         Source::Checks => Gone::Check(metadata.name.into()),
-        Source::Kinds => Gone::Definition { group: observe::group_of(&metadata.name) },
+        Source::Kinds => Gone::Definition { name: metadata.name.into() },
         Source::Objects(kind) => {
             let key = resus_core::facts::ObjectKey {
                 kind: kind.clone(),

@@ -26,6 +26,9 @@ pub const NODE_ANNOTATIONS: [&str; 3] = [
     "machineconfiguration.openshift.io/desiredConfig",
 ];
 
+/// On an object whose definition others installed: take care of it all the same.
+pub const TAKE_OVER: &str = "resus.dev/take-over";
+
 /// The Lease of the leader, in the namespace where resus is installed.
 pub const LEADER_LEASE: &str = "resus-controller";
 /// Events on cluster-scoped objects go there.

@@ -41,12 +41,17 @@ pub fn object(json: &[u8], kind: &Kind) -> serde_json::Result<Object> {
 }
 
 pub fn definition(json: &[u8]) -> serde_json::Result<Fact> {
-    serde_json::from_slice::<NameOnly>(json).map(|view| Fact::Definition { group: group_of(&view.metadata.name) })
+    serde_json::from_slice::<MetaOnly>(json).map(|MetaOnly { metadata }| Fact::Definition {
+        ours: metadata
+            .labels
+            .is_some_and(|labels| labels.get(names::MANAGED_BY_LABEL).is_some_and(|value| value == names::MANAGER)),
+        name: metadata.name.into(),
+    })
 }
 
-/// A definition is named `plural.group`.
-pub fn group_of(definition: &str) -> Name {
-    definition.split_once('.').map_or("", |(_, group)| group).into()
+#[derive(Deserialize)]
+struct MetaOnly {
+    metadata: Meta,
 }
 
 /// The least that can be said of an object.
@@ -198,6 +203,7 @@ impl CheckView {
         let status = serde_json::from_value(status).map(check_status).unwrap_or_default();
         Check {
             created_at: metadata.created_at(),
+            take_over: metadata.annotation(names::TAKE_OVER) == Some("true"),
             name: metadata.name.into(),
             uid: metadata.uid.into(),
             version: Version(metadata.resource_version.into()),
@@ -435,7 +441,7 @@ fn asked_for<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Box<str>
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut asked = Vec::new();
             while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                let ours = [names::NODE_NAME, names::TEMPLATE_NAME, names::MULTIPLE_TEMPLATES].contains(&&*key);
+                let ours = [names::NODE_NAME, names::TEMPLATE_NAME, names::MULTIPLE_TEMPLATES, names::TAKE_OVER].contains(&&*key);
                 if ours || names::NODE_ANNOTATIONS.contains(&&*key) {
                     asked.push((Box::from(&*key), map.next_value()?));
                 } else {

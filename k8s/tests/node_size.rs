@@ -1,6 +1,6 @@
 //! How much of an 11 KB Node stays in memory? Alone in its binary, since it counts every byte of the process.
 
-use resus_core::facts::Source;
+use resus_core::facts::{Claim, Source};
 use resus_core::input::{Fact, Input};
 use resus_core::lease::{Election, Timing};
 use resus_core::time::{Mono, Now, Wall};
@@ -18,7 +18,7 @@ const BYTES_PER_NODE_MAX: usize = 2048;
 #[test]
 fn an_11_kb_node_leaves_less_than_2_kb() {
     let _profiler = dhat::Profiler::builder().testing().build();
-    let mut world = World::new(Election::new("me".into(), Timing::default()));
+    let mut world = World::new(Election::new("me".into(), Timing::default()), Claim::Marked);
     let now = Now { wall: Wall(1_800_000_000_000), mono: Mono(0) };
     let before = dhat::HeapStats::get().curr_bytes;
     world.apply(Input::Listing(Source::Nodes), now);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use resus_core::effect::{Creation, Effect};
 use resus_core::facts::{
-    Amount, Check, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Policy, Rule, Selector, Served, Source, Status,
-    Threshold, Version,
+    Amount, Check, Claim, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Policy, Rule, Selector, Served, Source,
+    Status, Threshold, Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, LeaseAnswer, LeaseEffect, Record, Timing};
@@ -51,7 +51,7 @@ impl Cluster {
     pub fn new(nodes: usize, threshold: Threshold, unhealthy_after: Duration) -> Cluster {
         let timing = Timing::default();
         let mut cluster = Cluster {
-            world: World::new(Election::new("me".into(), timing)),
+            world: World::new(Election::new("me".into(), timing), Claim::Marked),
             time: 1_000_000,
             wall_step: 0,
             broken_since: (0..nodes).map(|n| (Name::from(format!("n{n}")), None)).collect(),
@@ -81,7 +81,7 @@ impl Cluster {
         let facts: Vec<Fact> = match &source {
             Source::Nodes => self.broken_since.keys().map(|name| Fact::Node(self.node(name))).collect(),
             Source::Checks => vec![Fact::Check(self.check.clone())],
-            Source::Kinds => Vec::new(),
+            Source::Kinds => vec![Fact::Definition { name: "nodehealthchecks.remediation.medik8s.io".into(), ours: true }],
             Source::Objects(kind) => self.objects.values().filter(|o| o.key.kind == *kind).cloned().map(Fact::Object).collect(),
         };
         self.world.apply(Input::Listing(source.clone()), now);
@@ -358,6 +358,7 @@ fn check(threshold: Threshold, unhealthy_after: Duration) -> Check {
         version: Version("1".into()),
         created_at: Wall(EPOCH),
         deleting: false,
+        take_over: false,
         policy: Ok(Policy {
             selector: Selector::default(),
             rules: vec![Rule { kind: "Ready".into(), status: Status::False, lasts_for: unhealthy_after }],

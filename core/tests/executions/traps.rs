@@ -237,7 +237,7 @@ fn a_status_that_does_not_stay_is_not_written_every_second() {
 #[test]
 fn a_kind_that_goes_is_noticed_although_discovery_lags() {
     let mut cluster = settled();
-    apply(&mut cluster, Input::Gone(Gone::Definition { group: "provider.test".into() }));
+    apply(&mut cluster, Input::Gone(Gone::Definition { name: "reboots.provider.test".into() }));
     let mut asked = 0;
     for _ in 0..100 {
         asked += count(&cluster.turn(), |effect| matches!(effect, Effect::Discover { .. }));
@@ -289,4 +289,20 @@ fn a_status_whose_answer_was_lost_is_written_again_soon() {
     }
     cluster.run_well(5_000);
     assert_eq!(&*cluster.check.status.phase, "Remediating");
+}
+
+/// Two controllers on one object fight: what others installed is theirs, unless it is handed over.
+#[test]
+fn a_check_whose_definition_is_not_ours_is_left_to_its_owner() {
+    let mut cluster = settled();
+    let definition = Fact::Definition { name: "nodehealthchecks.remediation.medik8s.io".into(), ours: false };
+    apply(&mut cluster, Input::Seen(definition));
+    cluster.set_broken(&name("n1"), true);
+    let status = cluster.check.status.clone();
+    assert_eq!(cluster.run_well(20_000), 0, "not a word");
+    assert_eq!((cluster.remediated().len(), &cluster.check.status), (0, &status));
+    cluster.check.take_over = true;
+    cluster.change_policy(|_| {});
+    cluster.run_well(5_000);
+    assert_eq!(cluster.remediated(), [name("n1")]);
 }

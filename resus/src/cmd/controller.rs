@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use resus_core::facts::Claim;
 use resus_core::lease::Timing;
 use resus_driver::admin;
 use resus_driver::pump::{self, Settings};
@@ -48,6 +49,11 @@ pub struct Controller {
     #[arg(long, value_name = "ADDRESS", value_parser = bind_address)]
     health_probe_bind_address: Option<Bind>,
 
+    /// Of which NodeHealthChecks to take care where their CRD is not ours: of those annotated with
+    /// resus.dev/take-over=true, of all, or of none (off: of none at all).
+    #[arg(long, value_enum, default_value = "marked")]
+    nhc: Nhc,
+
     /// How long others wait before they take over from a leader that is not heard of.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     leader_elect_lease_duration: Duration,
@@ -70,6 +76,13 @@ pub struct Controller {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
+enum Nhc {
+    Marked,
+    All,
+    Off,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
 enum LogFormat {
     Text,
     Json,
@@ -89,6 +102,7 @@ impl Controller {
             namespace,
             metrics_bind_address,
             health_probe_bind_address,
+            nhc,
             leader_elect_lease_duration,
             leader_elect_renew_deadline,
             leader_elect_retry_period,
@@ -102,6 +116,11 @@ impl Controller {
             retry_each: leader_elect_retry_period,
         };
         timing.check().map_err(anyhow::Error::msg)?;
+        let claim = match nhc {
+            Nhc::Marked => Claim::Marked,
+            Nhc::All => Claim::All,
+            Nhc::Off => Claim::Off,
+        };
         let config = configuration(kubeconfig, context).await?;
         let server = config.cluster_url.clone();
         let client = Client::try_from(config).context("cannot make a client from the configuration")?;
@@ -121,7 +140,7 @@ impl Controller {
             }
         };
         tokio::select! {
-            done = pump::run(client, Settings { namespace, identity, timing }, telemetry.clone(), asked_to_stop()?) => done,
+            done = pump::run(client, Settings { namespace, identity, timing, claim }, telemetry.clone(), asked_to_stop()?) => done,
             error = endpoints => Err(error),
         }
     }

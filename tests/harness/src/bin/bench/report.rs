@@ -124,7 +124,7 @@ impl Report {
 fn figure(what: &str, measured: f64, unit: &str, goal: Option<f64>) -> Row {
     Row {
         what: what.to_owned(),
-        measured: format!("{measured:.1} {unit}").trim_end().to_owned(),
+        measured: format!("{measured:.2} {unit}").trim_end().to_owned(),
         goal: goal.map(|goal| format!("{goal:.0} {unit}").trim_end().to_owned()).unwrap_or_default(),
         missed: goal.is_some_and(|goal| measured > goal),
         each_round: String::new(),
