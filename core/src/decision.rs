@@ -154,6 +154,16 @@ pub enum Because {
     },
 }
 
+impl Because {
+    /// Is it the same reason, apart from numbers that change with every other node in a storm?
+    pub fn is_like(&self, other: &Because) -> bool {
+        match (self, other) {
+            (Because::TooManyUnhealthy { .. }, Because::TooManyUnhealthy { .. }) => true,
+            _ => self == other,
+        }
+    }
+}
+
 impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

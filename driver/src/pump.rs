@@ -34,10 +34,14 @@ pub struct Settings {
     pub claim: Claim,
 }
 
-/// Inputs that wait for the loop. When it is full, watches wait, and the server keeps their events.
-const INPUTS_MAX: usize = 4096;
+/// Messages that wait for the loop. When it is full, watches wait, and the server keeps their events.
+const INPUTS_MAX: usize = 256;
 /// The loop turns at least this often, so that its health can be seen from outside.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
+/// In a storm every answer and every event is a change. Planning gets a tenth of the time at most: what comes meanwhile
+/// is planned for together, at the latest after `REST_MAX`, which nobody notices beside time-outs of minutes.
+const REST_FACTOR: u32 = 9;
+const REST_MAX: Duration = Duration::from_millis(50);
 /// A stopping process waits this long for its last answers: longer than any request may take.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
 
@@ -55,6 +59,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         watches_begun: 0,
         tasks: JoinSet::new(),
         decided: BTreeMap::new(),
+        rests_until: Instant::now(),
         led: false,
         foreign: Vec::new(),
         trouble: None,
@@ -63,8 +68,9 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
     let mut stop = std::pin::pin!(stop);
     let mut stop_by: Option<Instant> = None;
     let mut wake_at = pump.turn();
+    let mut changed = false;
     loop {
-        let mut changed = tokio::select! {
+        changed |= tokio::select! {
             heard = inputs.recv() => pump.take(heard.context("the loop holds a sender itself, so the channel never closes")?),
             () = tokio::time::sleep_until(wake_at.into()) => false,
             () = &mut stop, if stop_by.is_none() => {
@@ -84,8 +90,11 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         while let Some(ended) = pump.tasks.try_join_next() {
             ended_well(ended)?;
         }
-        if changed || Instant::now() >= wake_at {
+        if changed && Instant::now() < pump.rests_until {
+            wake_at = wake_at.min(pump.rests_until);
+        } else if changed || Instant::now() >= wake_at {
             wake_at = pump.turn();
+            changed = false;
         }
         match stop_by {
             Some(_) if pump.is_done() => return Ok(()),
@@ -111,7 +120,8 @@ fn ended_well(ended: Result<(), tokio::task::JoinError>) -> Result<()> {
 pub struct Heard {
     /// The number of the watch; none for answers.
     pub watch: Option<u64>,
-    pub input: Input,
+    /// Together, since each message wakes the loop.
+    pub inputs: Vec<Input>,
 }
 
 struct Watching {
@@ -131,6 +141,8 @@ struct Pump {
     tasks: JoinSet<()>,
     /// What was logged last, of everything but healthy nodes.
     decided: BTreeMap<(Name, Name), (Verdict, Because)>,
+    /// Not to plan again before.
+    rests_until: Instant,
     led: bool,
     /// Checks that are not ours, as they were told last.
     foreign: Vec<Name>,
@@ -139,9 +151,13 @@ struct Pump {
 }
 
 impl Pump {
-    fn take(&mut self, Heard { watch, input }: Heard) -> bool {
+    fn take(&mut self, Heard { watch, inputs }: Heard) -> bool {
         let is_current = watch.is_none_or(|number| self.watches.values().any(|watching| watching.number == number));
-        is_current && self.apply(input)
+        let mut changed = false;
+        for input in inputs.into_iter().filter(|_| is_current) {
+            changed |= self.apply(input);
+        }
+        changed
     }
 
     /// False: no decision can depend on it.
@@ -174,6 +190,7 @@ impl Pump {
             self.telemetry.sent(&effect.key());
             self.send(effect, plan.leads_until);
         }
+        self.rests_until = Instant::now() + (began.elapsed() * REST_FACTOR).min(REST_MAX);
         let latest = began + TURN_WITHIN;
         plan.wake_at.map_or(latest, |at| self.clock.instant(at).min(latest))
     }
@@ -188,7 +205,7 @@ impl Pump {
         self.tasks.spawn(async move {
             // The process may have stood still since the plan was made; then another may lead by now.
             if not_after.is_some_and(|at| Instant::now() >= at) {
-                let _ = sender.send(Heard { watch: None, input: answer::unsent(&effect) }).await;
+                let _ = sender.send(Heard { watch: None, inputs: vec![answer::unsent(&effect)] }).await;
                 return;
             }
             let input = match tokio::time::timeout(REQUEST_TIMEOUT, carry_out(&client, &effect, &namespace)).await {
@@ -197,7 +214,7 @@ impl Pump {
                 Err(_) => answer::lost(&effect, format!("no answer from the API server within {REQUEST_TIMEOUT:?}")),
             };
             // Fails only when the loop has ended, and then nobody needs the answer.
-            let _ = sender.send(Heard { watch: None, input }).await;
+            let _ = sender.send(Heard { watch: None, inputs: vec![input] }).await;
         });
     }
 
@@ -255,7 +272,7 @@ impl Pump {
             let key = (check.clone(), node.clone());
             let before = self.decided.remove(&key);
             let is_news = match &before {
-                Some((known, reason)) => known != verdict || reason != because,
+                Some((known, reason)) => known != verdict || !reason.is_like(because),
                 None => *verdict != Verdict::Leave,
             };
             if is_news {

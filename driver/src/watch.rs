@@ -37,12 +37,14 @@ const LINE_MAX: usize = 16 << 20;
 
 /// A watch that lived for so long was a good one: the next attempt need not wait.
 const LIVED_FOR: Duration = Duration::from_secs(5);
-/// Longer than this the socket was empty: it is worth letting it fill.
-const IDLE: Duration = Duration::from_millis(2);
+/// Nothing for so long: the socket is empty.
+const DRAINED_AFTER: Duration = Duration::from_millis(1);
+/// Events that are handed to the loop together.
+const TOGETHER_MAX: usize = 256;
 
 /// Never ends by itself; it is aborted when the source is no longer wanted.
-pub async fn watch(client: Client, source: Source, served: Option<Served>, number: u64, inputs: Sender<Heard>) {
-    let mut watch = Watch { client, source, served, number, inputs, told: false };
+pub async fn watch(client: Client, source: Source, served: Option<Served>, number: u64, heard: Sender<Heard>) {
+    let mut watch = Watch { client, source, served, number, heard, told: false };
     let mut next = Next::List;
     let mut backoff = BACKOFF_MIN;
     loop {
@@ -86,7 +88,7 @@ struct Watch {
     source: Source,
     served: Option<Served>,
     number: u64,
-    inputs: Sender<Heard>,
+    heard: Sender<Heard>,
     /// The trouble has been logged; its repetitions are not.
     told: bool,
 }
@@ -106,10 +108,8 @@ impl Watch {
                 Err(status) => return self.refused(&status).await,
             };
             let read = feed::read_page(&self.source, &body).context("the list cannot be read")?;
-            for input in read.inputs {
-                listed += 1;
-                self.input(input).await?;
-            }
+            listed += read.inputs.len();
+            self.inputs(read.inputs).await?;
             match read.next {
                 Some(next) => page = Some(next),
                 None => {
@@ -139,31 +139,28 @@ impl Watch {
             }
         };
         let mut buffer = Vec::new();
-        let (mut heard, mut nothing_yet) = (!resumed, true);
+        let mut heard = false;
         loop {
-            let asked = Instant::now();
-            let chunk = match timeout(if heard { STALE_AFTER } else { SILENCE_MAX }, body.next()).await {
-                Ok(Some(Ok(chunk))) => chunk,
-                Ok(Some(Err(_)) | None) => {
+            let patience = if heard || !resumed { STALE_AFTER } else { SILENCE_MAX };
+            let Batch { inputs, newest, end } = self.gather(&mut body, &mut buffer, patience).await;
+            heard |= newest.is_some();
+            version = newest.unwrap_or(version);
+            self.inputs(inputs).await?;
+            match end {
+                End::Full => continue,
+                End::Drained if self.source == Source::Nodes => tokio::time::sleep(FILL_FOR).await,
+                End::Drained => continue,
+                End::Closed => {
                     self.broken().await?;
                     return Ok(Next::Watch { version, resumed: true });
                 }
-                Err(_) => {
+                End::Silent => {
                     self.broken().await?;
                     return Ok(Next::List);
                 }
-            };
-            let was_idle = asked.elapsed() > IDLE;
-            buffer.extend_from_slice(&chunk);
-            match self.lines(&mut buffer).await {
-                Ok(newest) => {
-                    heard |= newest.is_some();
-                    nothing_yet &= newest.is_none();
-                    version = newest.unwrap_or(version);
-                }
                 // As above: nothing came after the list, but nothing was missed either.
-                Err(Trouble::Expired) if !resumed && nothing_yet => return Ok(Next::List),
-                Err(trouble) => {
+                End::Trouble(Trouble::Expired) if !resumed && !heard => return Ok(Next::List),
+                End::Trouble(trouble) => {
                     self.broken().await?;
                     match trouble {
                         Trouble::Expired => {}
@@ -173,21 +170,43 @@ impl Watch {
                     return Ok(Next::List);
                 }
             }
-            if was_idle && self.source == Source::Nodes {
-                tokio::time::sleep(FILL_FOR).await;
-            }
         }
     }
 
-    /// Takes in all whole lines; returns the version after the last of them.
-    async fn lines(&self, buffer: &mut Vec<u8>) -> Result<Option<String>, Trouble> {
+    /// Waits for something, then takes all that has come meanwhile: each wake-up costs more than reading an event.
+    async fn gather(
+        &self,
+        body: &mut (impl Stream<Item = kube::Result<Bytes>> + Unpin),
+        buffer: &mut Vec<u8>,
+        patience: Duration,
+    ) -> Batch {
+        let mut batch = Batch { inputs: Vec::new(), newest: None, end: End::Full };
+        while batch.inputs.len() < TOGETHER_MAX {
+            let wait = if batch.inputs.is_empty() { patience } else { DRAINED_AFTER };
+            let chunk = match timeout(wait, body.next()).await {
+                Ok(Some(Ok(chunk))) => chunk,
+                Ok(Some(Err(_)) | None) => return Batch { end: End::Closed, ..batch },
+                Err(_) if batch.inputs.is_empty() => return Batch { end: End::Silent, ..batch },
+                Err(_) => return Batch { end: End::Drained, ..batch },
+            };
+            buffer.extend_from_slice(&chunk);
+            match self.lines(buffer, &mut batch.inputs) {
+                Ok(newest) => batch.newest = newest.or(batch.newest),
+                Err(trouble) => return Batch { end: End::Trouble(trouble), ..batch },
+            }
+        }
+        batch
+    }
+
+    /// Takes all whole lines out of the buffer; returns the version after the last of them.
+    fn lines(&self, buffer: &mut Vec<u8>, inputs: &mut Vec<Input>) -> Result<Option<String>, Trouble> {
         let (mut begin, mut newest) = (0, None);
         while let Some(length) = buffer[begin..].iter().position(|byte| *byte == b'\n') {
             let line = &buffer[begin..begin + length];
             begin += length + 1;
             match feed::read_line(&self.source, line) {
                 Ok(Line::Input(input, version)) => {
-                    self.input(input).await.map_err(Trouble::Garbage)?;
+                    inputs.push(input);
                     newest = version.or(newest);
                 }
                 Ok(Line::Expired) => return Err(Trouble::Expired),
@@ -239,7 +258,11 @@ impl Watch {
     }
 
     async fn input(&self, input: Input) -> Result<()> {
-        self.inputs.send(Heard { watch: Some(self.number), input }).await.ok().context("the loop has ended")
+        self.inputs(vec![input]).await
+    }
+
+    async fn inputs(&self, inputs: Vec<Input>) -> Result<()> {
+        self.heard.send(Heard { watch: Some(self.number), inputs }).await.ok().context("the loop has ended")
     }
 
     fn explain(&self, status: &ApiStatus) -> String {
@@ -257,6 +280,24 @@ impl Watch {
             warn!(source = %self.source, why = format!("{error:#}"), "cannot be watched; trying again");
         }
     }
+}
+
+/// What a watch said at one go.
+struct Batch {
+    inputs: Vec<Input>,
+    /// The version after the last of them.
+    newest: Option<String>,
+    end: End,
+}
+
+/// Why it was not more.
+enum End {
+    Full,
+    Drained,
+    /// Nothing came at all.
+    Silent,
+    Closed,
+    Trouble(Trouble),
 }
 
 /// Why a watch that was open is of no more use.

@@ -32,6 +32,18 @@ pub fn node(json: &[u8]) -> serde_json::Result<Node> {
     serde_json::from_slice::<NodeView>(json).map(NodeView::into_facts)
 }
 
+/// The node in a line of a watch that says that it was added or modified; None for every other line.
+pub fn changed_node(line: &[u8]) -> Option<Node> {
+    #[derive(Deserialize)]
+    struct Event<'a> {
+        #[serde(rename = "type")]
+        kind: &'a str,
+        object: NodeView,
+    }
+    let event: Event = serde_json::from_slice(line).ok()?;
+    matches!(event.kind, "ADDED" | "MODIFIED").then(|| event.object.into_facts())
+}
+
 pub fn check(json: &[u8]) -> serde_json::Result<Check> {
     serde_json::from_slice::<CheckView>(json).map(CheckView::into_facts)
 }

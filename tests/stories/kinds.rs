@@ -79,3 +79,26 @@ async fn bad_and_overlapping_checks_do_not_stop_others() {
     stage.remediations_api().delete("n1", &DeleteParams::default()).await.expect("nobody collects garbage here");
     stage.until_status("a-younger", "the younger one acts", |status| status["phase"] == "Remediating").await;
 }
+
+/// Somebody else installed the definition, so the checks are theirs until they are handed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checks_of_others_are_left_alone_until_they_are_handed_over() {
+    let Some(stage) = stage(Cluster::builder().audit(true)).await else { return };
+    stage
+        .kubectl(&["label", "crd", "nodehealthchecks.remediation.medik8s.io", "app.kubernetes.io/managed-by=olm", "--overwrite"])
+        .await;
+    stage.nodes(4).await;
+    stage.check("theirs", 5, "50%").await;
+    stage.check("handed-over", 5, "50%").await;
+    let kubeconfig = stage.account().await;
+    let controller = stage.controller("controller", &kubeconfig);
+    controller.wait_for_log(r#"not ours"#, SOON).await.expect("it says so");
+    stage.condition("n1", "Ready", "False", 60).await;
+    stage.kubectl(&["annotate", "nhc", "handed-over", "resus.dev/take-over=true"]).await;
+    // Ours now, and it judges; but theirs selects the same node, and whoever owns that was there before us.
+    stage.until_status("handed-over", "it is served", |status| status["unhealthyNodes"][0]["name"] == "n1").await;
+    controller.wait_for_log("the older check theirs is responsible", SOON).await.expect("it says why it does not act");
+    assert!(stage.status("theirs").await.is_null(), "not touched");
+    stage.checks_api().delete("theirs", &DeleteParams::default()).await.expect("it can be deleted");
+    stage.until_remediations(&["n1"]).await;
+}

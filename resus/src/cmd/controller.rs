@@ -90,8 +90,8 @@ enum LogFormat {
 
 impl Controller {
     pub fn run(self) -> Result<()> {
-        // Two threads: the loop decides on one, the other keeps watches and answers flowing.
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        // One thread: there is little to do, and to wake another would cost more than to do it.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.control())
     }
 
