@@ -140,8 +140,7 @@ impl Stage {
 
     /// Credentials of the controller's own account, with the rights of `deploy/rbac.yaml` and the provider's.
     pub async fn account(&self) -> PathBuf {
-        self.apply_file("deploy/rbac.yaml").await;
-        self.apply_file("tests/provider/role.yaml").await;
+        let kubeconfig = self.account_as_shipped().await;
         // Without a controller manager nobody fills the aggregated role: bind the provider's directly.
         self.kubectl(&[
             "create",
@@ -151,6 +150,13 @@ impl Stage {
             "--serviceaccount=poison-pill:resus-controller",
         ])
         .await;
+        kubeconfig
+    }
+
+    /// With nothing but what we and the provider ship: the cluster has to aggregate the roles.
+    pub async fn account_as_shipped(&self) -> PathBuf {
+        self.apply_file("deploy/rbac.yaml").await;
+        self.apply_file("tests/provider/role.yaml").await;
         self.cluster.kubeconfig_for("poison-pill", "resus-controller").await.expect("the account exists")
     }
 

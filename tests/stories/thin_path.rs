@@ -86,6 +86,23 @@ async fn a_broken_node_is_remediated_until_it_recovers() {
     assert!(status.success(), "{status}: {}", controller.last_lines(20));
 }
 
+/// With a real controller manager: it adds the provider's role to ours, and collects what a deleted check leaves behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_are_aggregated_and_leftovers_collected() {
+    let builder = Cluster::builder().controller_manager(true);
+    let builder =
+        builder.controller_manager_flag("--controllers=clusterrole-aggregation-controller,garbage-collector-controller");
+    let Some(stage) = stage(builder).await else { return };
+    stage.nodes(3).await;
+    stage.check("workers", 5, "1").await;
+    let kubeconfig = stage.account_as_shipped().await;
+    let _controller = stage.controller("controller", &kubeconfig);
+    stage.condition("n1", "Ready", "False", 60).await;
+    stage.until_remediations(&["n1"]).await;
+    stage.kubectl(&["delete", "nhc", "workers"]).await;
+    stage.until_remediations(&[]).await;
+}
+
 /// Started from outside with an admin's kubeconfig, nothing applied but `deploy/crds`; the provider arrives later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_needs_nothing_but_the_crds() {
