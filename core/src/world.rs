@@ -61,7 +61,7 @@ struct Feed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StatusSent {
     pub at: Mono,
-    /// What it said, without its times; see [`CheckStatus::gist`].
+    /// What it said, without its times; see [`crate::nhc::CheckStatus::gist`].
     pub gist: u64,
     /// The server said that it is stored.
     pub stored: bool,
