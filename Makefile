@@ -5,6 +5,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint mutants bench soak manifests
 
+# Always the whole workspace: a single package would be built with other features, and so once more.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 # For recipes of several commands: name each before it runs.
 RUN := run() { echo "== $$*"; "$$@"; }
 
@@ -14,8 +16,8 @@ help: ## Show this list
 demo: ## Watch a broken node being repaired, against a real API server
 	@tests/setup rust cc kube
 	# Built first and aloud, since the demo itself should have the screen to itself.
-	cargo build -p resus -p resus-harness --bins
-	cargo run -q -p resus-harness --bin demo
+	cargo build --workspace --bins
+	"$(TARGET)/debug/demo"
 
 test: ## Run every test, most of them against real Kubernetes parts
 	@tests/setup rust cc
@@ -52,7 +54,8 @@ lint: ## Check format, lints, generated files, documentation, dependencies and s
 	$(RUN)
 	run cargo fmt --all --check
 	run cargo clippy --workspace --all-targets -- -D warnings
-	run cargo run -p resus -- manifests --check
+	run cargo build --workspace --bins
+	run "$(TARGET)/debug/resus" manifests --check
 	run env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	# Without the tree of each duplicate; cargo tree -d has it.
 	run "$$(tests/setup --where deny)" --locked check --hide-inclusion-graph bans licenses sources
@@ -68,8 +71,8 @@ mutants: ## Break one rule at a time and see the tests notice
 
 bench: ## Measure, in a release build
 	@tests/setup rust cc kube
-	cargo build --release -p resus -p resus-harness --bins
-	cargo run -q --release -p resus-harness --bin bench
+	cargo build --release --workspace --bins
+	"$(TARGET)/release/bench"
 
 soak: ## Run the properties of the pure crates for long, in a release build
 	@tests/setup rust cc
@@ -77,4 +80,5 @@ soak: ## Run the properties of the pure crates for long, in a release build
 
 manifests: ## Generate the files in deploy/ anew
 	@tests/setup rust cc
-	cargo run -p resus -- manifests
+	cargo build --workspace --bins
+	"$(TARGET)/debug/resus" manifests
