@@ -306,3 +306,25 @@ fn a_check_whose_definition_is_not_ours_is_left_to_its_owner() {
     cluster.run_well(5_000);
     assert_eq!(cluster.remediated(), [name("n1")]);
 }
+
+#[test]
+fn who_does_not_lead_only_asks() {
+    let mut cluster = Cluster::new(4, at_most(1), Duration::from_secs(5));
+    cluster.set_broken(&name("n1"), true);
+    apply(&mut cluster, Input::Seen(Fact::Object(remediation("n2"))));
+    for _ in 0..100 {
+        cluster.hear_all();
+        hear_of_every_watch(&mut cluster);
+        let plan = cluster.turn();
+        assert!(
+            plan.effects.iter().all(|effect| matches!(effect, Effect::Lease(_) | Effect::Discover { .. })),
+            "{:?}",
+            plan.effects
+        );
+        // The lease is never answered.
+        cluster.requests.retain(|effect| !matches!(effect, Effect::Lease(_)));
+        execute_all(&mut cluster);
+        cluster.time += 1_000;
+    }
+    assert!(!plan(&cluster.world, cluster.now()).decisions.is_empty(), "it decides all the same");
+}
