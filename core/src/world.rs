@@ -93,7 +93,8 @@ const RECHECK_MAX: Duration = Duration::from_secs(60);
 const RECHECK_BLIND: Duration = Duration::from_secs(15);
 /// An event that cannot be written must not keep the status from being written.
 const EVENT_TRIES_MAX: u32 = 3;
-/// A check whose status cannot be written for ever must not fill the memory; its events are refused as existing then.
+/// A check whose status can never be written must not fill the memory: what is forgotten is sent once more, under the
+/// same name, and refused as existing.
 const SETTLED_MAX: usize = 1000;
 /// So short-lived are remediations only in tests and in trouble; and trouble is told after the first hundred.
 const BRIEF_MAX: usize = 100;
@@ -157,9 +158,8 @@ impl World {
             Effect::Create(creation) => {
                 self.creations.insert(creation.key.clone(), (creation.check_uid.clone(), creation.node.clone()));
                 self.flights.sent(effect.key(), now.mono);
-                let World { creations, flights, removals, .. } = self;
+                let World { creations, flights, .. } = self;
                 creations.retain(|key, _| flights.may_have_happened(&EffectKey::Create(key.clone())));
-                removals.retain(|_, (_, at)| now.mono.since(*at) < FORGET_AFTER);
             }
             Effect::Look { .. } | Effect::Delete { .. } | Effect::Read { .. } | Effect::Discover { .. } | Effect::Emit(_) => {
                 self.flights.sent(effect.key(), now.mono);
@@ -377,14 +377,16 @@ impl World {
             }
             Gone::Object(key, uid) => {
                 self.heard(&Source::Objects(key.kind.clone()), now);
-                let ours = self.flights.get(&EffectKey::Delete(key.clone(), uid.clone())).is_some();
+                let deleted_by_us = self.flights.get(&EffectKey::Delete(key.clone(), uid.clone())).is_some();
                 self.flights.resolved(&EffectKey::Delete(key.clone(), uid.clone()));
                 self.flights.resolved(&EffectKey::Create(key.clone()));
                 let object = self.objects.remove(&key);
                 if self.election.leads(now.mono) {
                     object.iter().for_each(|object| self.remember_brief(object));
                 }
-                if !ours {
+                let was_ours = object.as_ref().is_some_and(|object| self.owner_of(object).is_some());
+                if was_ours && !deleted_by_us {
+                    self.removals.retain(|_, (_, at)| now.mono.since(*at) < FORGET_AFTER);
                     let (times, _) = self.removals.get(&key).copied().unwrap_or_default();
                     self.removals.insert(key, (times + 1, now.mono));
                 }
@@ -397,10 +399,13 @@ impl World {
         }
     }
 
+    fn owner_of(&self, object: &Object) -> Option<&Check> {
+        self.checks.values().find(|check| object.owners.iter().any(|owner| **owner == *check.uid))
+    }
+
     /// Without this, a remediation that lasts less than the pause between two statuses would leave no trace.
     fn remember_brief(&mut self, object: &Object) {
-        let owner = self.checks.values().find(|check| object.owners.iter().any(|owner| **owner == *check.uid));
-        let Some(check) = owner else { return };
+        let Some(check) = self.owner_of(object) else { return };
         let told = check.status.unhealthy.iter().flat_map(|node| &node.remediations).any(|known| known.uid == object.uid);
         let brief = self.brief.entry(check.name.clone()).or_default();
         if !told && brief.len() < BRIEF_MAX {
@@ -508,10 +513,14 @@ impl World {
             Answer::Refused { retry_after, .. } => retry_after.is_none() || self.flights.tries(&key) >= EVENT_TRIES_MAX,
             Answer::Unsure { .. } => self.flights.tries(&key) >= EVENT_TRIES_MAX,
         };
-        let events = self.settled.entry(check).or_default();
-        if settled && events.len() < SETTLED_MAX {
-            events.insert(event);
+        if !settled || !self.checks.contains_key(&check) {
+            return;
         }
+        let events = self.settled.entry(check).or_default();
+        if events.len() >= SETTLED_MAX {
+            events.clear();
+        }
+        events.insert(event);
     }
 }
 

@@ -328,3 +328,35 @@ fn who_does_not_lead_only_asks() {
     }
     assert!(!plan(&cluster.world, cluster.now()).decisions.is_empty(), "it decides all the same");
 }
+
+/// A node flaps for hours while the status can never be written; then it stays broken. Events must not go on and on.
+#[test]
+fn events_are_not_repeated_where_the_status_cannot_be_written() {
+    let mut cluster = settled();
+    let mut turn = |cluster: &mut Cluster| {
+        cluster.time += 1_500;
+        cluster.hear_all();
+        hear_of_every_watch(cluster);
+        let events = count(&cluster.turn(), |effect| matches!(effect, Effect::Emit(_)));
+        while let Some(effect) = cluster.requests.front() {
+            match effect {
+                Effect::Status { .. } => {
+                    let effect = cluster.requests.pop_front().expect("there is one");
+                    let refused = Answer::Refused { why: "forbidden".into(), retry_after: None };
+                    apply(cluster, Input::Answered(effect.key(), refused));
+                }
+                _ => cluster.execute(0, Fate::Done),
+            }
+        }
+        events
+    };
+    for round in 0..6_000 {
+        cluster.set_broken(&name("n1"), round % 2 == 0);
+        for _ in 0..5 {
+            turn(&mut cluster);
+        }
+    }
+    cluster.set_broken(&name("n1"), true);
+    let after: usize = (0..500).map(|_| turn(&mut cluster)).sum();
+    assert!(after < 50, "{after} events although nothing happens");
+}
