@@ -333,7 +333,7 @@ fn who_does_not_lead_only_asks() {
 #[test]
 fn events_are_not_repeated_where_the_status_cannot_be_written() {
     let mut cluster = settled();
-    let mut turn = |cluster: &mut Cluster| {
+    let turn = |cluster: &mut Cluster| {
         cluster.time += 1_500;
         cluster.hear_all();
         hear_of_every_watch(cluster);
