@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use kube::api::ListParams;
 use resus_harness::{Cluster, Process, run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -47,12 +48,22 @@ async fn health_readiness_and_metrics_are_served() {
 async fn a_cluster_without_our_crds_is_told_what_to_apply() {
     let Some(stage) = bare_stage(Cluster::builder()).await else { return };
     stage.kubectl(&["delete", "crd", "nodehealthchecks.remediation.medik8s.io"]).await;
+    // The server goes on serving the kind for some moments after its definition is gone.
+    until(SOON, "the kind is no longer served", || async {
+        stage.checks_api().list(&ListParams::default()).await.is_err().then_some(())
+    })
+    .await;
     let flags = ["--health-probe-bind-address=127.0.0.1:0"];
     let controller = stage.controller_with("controller", stage.cluster.admin_kubeconfig(), &flags);
     controller.wait_for_log("apply deploy/crds", SOON).await.expect("it says what to do");
     let probes = address(&controller, "serving health probes").await;
-    let answer = get(&probes, "/readyz").await;
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("NodeHealthChecks have not been listed yet"), "{answer}");
+    // At first it may be the Nodes that it waits for.
+    until(SOON, "it says what it waits for", || async {
+        let answer = get(&probes, "/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        answer.contains("NodeHealthChecks have not been listed yet").then_some(())
+    })
+    .await;
     stage.apply_file("deploy/crds").await;
     until(SOON, "it is ready without a restart", || async {
         get(&probes, "/readyz").await.starts_with("HTTP/1.1 200").then_some(())
