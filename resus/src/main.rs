@@ -2,7 +2,10 @@
 
 use clap::{Parser, Subcommand};
 
+mod serve;
+
 mod cmd {
+    pub mod apiserver;
     pub mod controller;
     pub mod manifests;
 }
@@ -18,12 +21,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Controller(cmd::controller::Controller),
+    Apiserver(cmd::apiserver::Apiserver),
     Manifests(cmd::manifests::Manifests),
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Controller(controller) => controller.run(),
+        Command::Apiserver(apiserver) => apiserver.run(),
         Command::Manifests(manifests) => manifests.run(),
     }
 }

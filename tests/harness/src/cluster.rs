@@ -230,7 +230,8 @@ impl Cluster {
         Ok(())
     }
 
-    pub(crate) fn upstream(&self) -> anyhow::Result<Upstream> {
+    /// Where requests go that no client library should touch.
+    pub fn upstream(&self) -> anyhow::Result<Upstream> {
         Upstream::tls(self.place.api_port, &self.place.api_certificate())
     }
 }

@@ -25,3 +25,4 @@ pub use proxy::{Proxy, Request};
 pub use rule::{Action, Asked, Draft, Rule};
 pub use skip::{cluster_or_skip, skip};
 pub use until::{holds_for, until};
+pub use upstream::Upstream;

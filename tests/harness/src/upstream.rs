@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 /// A server on 127.0.0.1.
 #[derive(Clone)]
-pub(crate) struct Upstream {
+pub struct Upstream {
     address: SocketAddr,
     tls: Option<TlsConnector>,
 }
@@ -30,7 +30,7 @@ impl Upstream {
     }
 
     /// A server whose certificate file is at `certificate`: its own certificate and the authority that signed it.
-    pub(crate) fn tls(port: u16, certificate: &Path) -> anyhow::Result<Upstream> {
+    pub fn tls(port: u16, certificate: &Path) -> anyhow::Result<Upstream> {
         choose_ring();
         let mut roots = RootCertStore::empty();
         let certificates = CertificateDer::pem_file_iter(certificate)
@@ -42,7 +42,7 @@ impl Upstream {
     }
 
     /// A connection of its own. It is driven by a task that ends when the sender and the last body are dropped.
-    pub(crate) async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+    pub async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
         let Some(tls) = &self.tls else {

@@ -1,0 +1,229 @@
+//! What exactly does a client ask for?
+
+use http::Method;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::access::User;
+use crate::json;
+use crate::present::Accept;
+use crate::refusal::{Cause, Refusal};
+use crate::resource::Resource;
+use crate::route::{Query, Route};
+use crate::structural;
+
+/// A request for a resource, understood.
+pub struct Ask {
+    pub now: Timestamp,
+    pub user: User,
+    pub method: Method,
+    pub route: Route,
+    pub query: Query,
+    pub accept: Accept,
+    pub content_type: String,
+    /// Of the header `User-Agent`, up to the slash: the field manager of who names none.
+    pub agent: String,
+    pub body: Vec<u8>,
+    /// Nothing is stored.
+    pub dry_run: bool,
+}
+
+/// What to do with fields that nobody knows, and with fields that are there twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl Ask {
+    /// RFC 3339 in seconds, as all times that the server writes.
+    pub fn time(&self) -> String {
+        seconds(self.now)
+    }
+
+    pub fn resource(&self) -> &Resource {
+        &self.route.resource
+    }
+
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// The same request, to be varied.
+    pub fn again(&self) -> Ask {
+        Ask {
+            now: self.now,
+            user: self.user.clone(),
+            method: self.method.clone(),
+            route: self.route.clone(),
+            query: self.query.clone(),
+            accept: self.accept,
+            content_type: self.content_type.clone(),
+            agent: self.agent.clone(),
+            body: Vec::new(),
+            dry_run: self.dry_run,
+        }
+    }
+
+    pub fn manager(&self) -> &str {
+        match self.query.get("fieldManager") {
+            "" if self.agent.is_empty() => "unknown",
+            "" => &self.agent,
+            name => name,
+        }
+    }
+
+    /// Parameters of all writes.
+    pub fn check_options(&self, kind: &str) -> Result<(), Refusal> {
+        let mut causes = Vec::new();
+        let dry_run: Vec<&str> = self.query.all("dryRun").collect();
+        if dry_run.iter().any(|one| *one != "All") {
+            causes.push(Cause::not_supported("dryRun", &json!(dry_run), &["All"]));
+        }
+        let manager = self.query.get("fieldManager");
+        if manager.len() > MANAGER_MAX {
+            causes.push(Cause {
+                field: "fieldManager".to_owned(),
+                reason: "FieldValueTooLong",
+                message: format!("Too long: may not be more than {MANAGER_MAX} bytes"),
+            });
+        }
+        if let Some(at) = manager.chars().position(char::is_control) {
+            causes.push(Cause::invalid(
+                "fieldManager",
+                &json!(manager),
+                format!("invalid character {:?} (at position {at})", manager.chars().nth(at).unwrap_or_default()),
+            ));
+        }
+        if let Err(cause) = self.field_validation() {
+            causes.push(cause);
+        }
+        match causes.is_empty() {
+            true => Ok(()),
+            false => Err(options_invalid(kind, causes)),
+        }
+    }
+
+    fn field_validation(&self) -> Result<FieldValidation, Cause> {
+        match self.query.get("fieldValidation") {
+            "" | "Warn" => Ok(FieldValidation::Warn),
+            "Ignore" => Ok(FieldValidation::Ignore),
+            "Strict" => Ok(FieldValidation::Strict),
+            other => Err(Cause::not_supported("fieldValidation", &json!(other), &["", "Ignore", "Strict", "Warn"])),
+        }
+    }
+
+    /// The body as a value, and the fields that were there twice.
+    pub fn parse_body(&self) -> Result<(Value, Vec<String>), Refusal> {
+        let kind = &self.resource().kind;
+        let wrong = |what: String| {
+            Refusal::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {what}"
+            ))
+        };
+        match media_type(&self.content_type) {
+            "" | "application/json" => json::parse(&self.body).map_err(wrong),
+            "application/yaml" => {
+                let text = std::str::from_utf8(&self.body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+                let value = serde_saphyr::from_str(text)
+                    .map_err(|error| Refusal::bad_request(format!("error converting YAML to JSON: {error}")))?;
+                Ok((value, Vec::new()))
+            }
+            _ => Err(Refusal::unsupported_media_type(String::from(
+                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor",
+            ))),
+        }
+    }
+
+    /// The object itself instead of its subresource.
+    pub fn for_itself(&self) -> Ask {
+        let mut ask = self.again();
+        ask.route.subresource.clear();
+        ask
+    }
+
+    /// The body of a subresource that has a kind of its own.
+    pub fn parse_body_as(&self, kind: &str) -> Result<(Value, Vec<String>), Refusal> {
+        let (body, twice) = self.parse_body()?;
+        let sent = body["kind"].as_str().unwrap_or(kind);
+        match sent == kind && body.is_object() {
+            true => Ok((body, twice)),
+            false => Err(Refusal::bad_request(format!("{sent} cannot be handled as a {kind}"))),
+        }
+    }
+
+    /// Whether the object says that it is what the URL says; what is left out is filled in.
+    pub fn check_kind(&self, object: &mut Value) -> Result<(), Refusal> {
+        let resource = self.resource();
+        let (expected, kind) = (resource.api_version(), &resource.kind);
+        let Some(map) = object.as_object_mut() else {
+            return Err(Refusal::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct"
+            )));
+        };
+        let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (api_version, own_kind) = (text("apiVersion"), text("kind"));
+        if resource.custom.is_some() && own_kind.is_empty() {
+            return Err(Refusal::bad_request(format!("Object 'Kind' is missing in '{}'", Value::Object(map.clone()))));
+        }
+        if !api_version.is_empty() && api_version != expected {
+            return Err(Refusal::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+            )));
+        }
+        if !own_kind.is_empty() && own_kind != *kind {
+            return Err(Refusal::bad_request(format!(
+                "{own_kind} in version {:?} cannot be handled as a {kind}: the kind in the data does not match",
+                resource.version
+            )));
+        }
+        map.insert("apiVersion".to_owned(), json!(expected));
+        map.insert("kind".to_owned(), json!(kind));
+        if !map.get("metadata").is_some_and(Value::is_object) {
+            map.insert("metadata".to_owned(), json!({}));
+        }
+        Ok(())
+    }
+
+    /// Checks the shape of an object that a client sent, or that a patch made, and drops what nobody knows. Returns warnings.
+    pub fn check_shape(&self, object: &mut Value, twice: Vec<String>) -> Result<Vec<String>, Refusal> {
+        let resource = self.resource();
+        self.check_kind(object)?;
+        let wrong = |what: String| {
+            Refusal::bad_request(format!(
+                "{} in version {:?} cannot be handled as a {}: {what}",
+                resource.kind, resource.version, resource.kind
+            ))
+        };
+        structural::decode(object, &resource.schema, &resource.version, &resource.kind).map_err(Refusal::bad_request)?;
+        let mut complaints: Vec<String> = twice.iter().map(|field| format!("duplicate field {field:?}")).collect();
+        complaints.extend(structural::prune(object, &resource.schema).iter().map(|field| format!("unknown field {field:?}")));
+        if resource.custom.is_none() {
+            structural::drop_empty(object, &resource.schema);
+        }
+        match self.field_validation().unwrap_or(FieldValidation::Warn) {
+            FieldValidation::Ignore => Ok(Vec::new()),
+            FieldValidation::Warn => Ok(complaints),
+            FieldValidation::Strict if complaints.is_empty() => Ok(complaints),
+            FieldValidation::Strict => Err(wrong(format!("strict decoding error: {}", complaints.join(", ")))),
+        }
+    }
+}
+
+/// Longer names of field managers are refused.
+const MANAGER_MAX: usize = 128;
+
+/// As `CreateOptions`.
+pub fn options_invalid(kind: &str, causes: Vec<Cause>) -> Refusal {
+    let options = Resource { group: "meta.k8s.io".into(), kind: kind.to_owned(), ..Resource::default() };
+    Refusal::invalid(&options, "", causes)
+}
+
+pub fn media_type(header: &str) -> &str {
+    header.split(';').next().unwrap_or_default().trim()
+}
+
+pub fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

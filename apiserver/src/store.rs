@@ -1,0 +1,238 @@
+//! What is stored, and in which order did it change?
+//!
+//! Objects are kept as JSON text without `apiVersion` and `kind`: a fraction of the memory that parsed values take, and
+//! lists and watches only copy. A history of changes serves watches and consistent pages of lists.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// Changes kept for each kind. Clients that fall further behind list anew.
+const HISTORY_MAX: usize = 10_000;
+/// Old versions may take an eighth of the memory that the live objects of their kind take, ...
+const HISTORY_SHARE: usize = 8;
+/// ... or this many bytes if that is more.
+const HISTORY_BYTES_MIN: usize = 4 << 20;
+
+#[derive(Default)]
+pub struct Store {
+    version: u64,
+    tables: BTreeMap<TableName, Table>,
+}
+
+/// Group and plural: all versions of a kind are stored as one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TableName {
+    pub group: String,
+    pub plural: String,
+}
+
+/// Ordered as the API lists: by namespace, then name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Empty for cluster-wide kinds.
+    pub namespace: String,
+    pub name: String,
+}
+
+#[derive(Debug)]
+pub struct Stored {
+    pub version: u64,
+    /// An object without `apiVersion` and `kind`; it begins with `{"` and has at least metadata.
+    pub json: Box<str>,
+    /// For selectors: `key=value` lines, so that matching parses nothing.
+    pub labels: Box<str>,
+    /// For the garbage collector: most objects have no owner and are not being deleted.
+    pub is_owned: bool,
+    pub is_ending: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    Added,
+    Modified,
+    Deleted,
+}
+
+pub struct Change {
+    pub version: u64,
+    pub key: Key,
+    pub kind: Type,
+    /// After the change; of a deletion: the last state, with the version of the deletion.
+    pub object: Arc<Stored>,
+    pub before: Option<Arc<Stored>>,
+}
+
+#[derive(Default)]
+pub struct Table {
+    objects: BTreeMap<Key, Arc<Stored>>,
+    live_bytes: usize,
+    history: VecDeque<Change>,
+    /// Of versions that only the history keeps.
+    history_bytes: usize,
+    /// The version of the newest change that is forgotten; who knows only older ones has missed something.
+    forgotten: u64,
+}
+
+impl Store {
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A write will get this version. Kubernetes writes it into the object before it is stored.
+    pub fn next_version(&self) -> u64 {
+        self.version + 1
+    }
+
+    pub fn table(&self, name: &TableName) -> Option<&Table> {
+        self.tables.get(name)
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = (&TableName, &Table)> {
+        self.tables.iter()
+    }
+
+    /// Stores an object whose `metadata.resourceVersion` is [`Store::next_version`].
+    pub fn put(&mut self, table: &TableName, key: Key, object: &Value) -> Arc<Stored> {
+        self.version += 1;
+        let stored = Arc::new(Stored::of(object, self.version));
+        let table = self.tables.entry(table.clone()).or_default();
+        let before = table.objects.insert(key.clone(), stored.clone());
+        table.live_bytes = table.live_bytes + stored.json.len() - before.as_ref().map_or(0, |old| old.json.len());
+        let kind = if before.is_some() { Type::Modified } else { Type::Added };
+        table.remember(Change { version: self.version, key, kind, object: stored.clone(), before });
+        stored
+    }
+
+    /// Removes an object; `last` is its last state, with the version of the deletion.
+    pub fn remove(&mut self, table: &TableName, key: &Key, last: &Value) -> Option<Arc<Stored>> {
+        let table = self.tables.get_mut(table)?;
+        let before = table.objects.remove(key)?;
+        self.version += 1;
+        table.live_bytes -= before.json.len();
+        let object = Arc::new(Stored::of(last, self.version));
+        let change =
+            Change { version: self.version, key: key.clone(), kind: Type::Deleted, object: object.clone(), before: Some(before) };
+        table.remember(change);
+        Some(object)
+    }
+
+    /// A kind that is no longer served leaves nothing behind.
+    pub fn drop_table(&mut self, table: &TableName) {
+        self.tables.remove(table);
+    }
+
+    pub fn compact(&mut self) {
+        for table in self.tables.values_mut() {
+            table.history.clear();
+            table.history_bytes = 0;
+            table.forgotten = self.version;
+        }
+    }
+}
+
+impl Stored {
+    pub fn of(object: &Value, version: u64) -> Stored {
+        let metadata = &object["metadata"];
+        let mut labels = String::new();
+        for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
+            labels.push_str(key);
+            labels.push('=');
+            labels.push_str(value.as_str().unwrap_or_default());
+            labels.push('\n');
+        }
+        Stored {
+            version,
+            json: object.to_string().into(),
+            labels: labels.into(),
+            is_owned: metadata["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty()),
+            is_ending: metadata["deletionTimestamp"].is_string(),
+        }
+    }
+
+    /// Without `apiVersion` and `kind`.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.json).expect("it was a value when it was stored")
+    }
+
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
+        self.labels.lines().filter_map(|line| line.split_once('='))
+    }
+}
+
+impl Table {
+    pub fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
+        self.objects.get(key)
+    }
+
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// In order, from `after` on (exclusive).
+    pub fn objects<'a>(&'a self, namespace: &'a str, after: Option<&Key>) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let first = Key { namespace: namespace.to_owned(), name: String::new() };
+        let from = match after {
+            Some(key) => Excluded(key.clone()),
+            None if namespace.is_empty() => Unbounded,
+            None => Included(first),
+        };
+        let within = move |key: &Key| namespace.is_empty() || key.namespace == namespace;
+        self.objects.range((from, Unbounded)).take_while(move |(key, _)| within(key))
+    }
+
+    /// All objects as they were at a version; None if that is forgotten.
+    pub fn at(&self, version: u64) -> Option<BTreeMap<Key, Arc<Stored>>> {
+        if version < self.forgotten {
+            return None;
+        }
+        let mut objects = self.objects.clone();
+        for change in self.since(version)?.rev() {
+            match &change.before {
+                Some(before) => objects.insert(change.key.clone(), before.clone()),
+                None => objects.remove(&change.key),
+            };
+        }
+        Some(objects)
+    }
+
+    /// The changes after a version; None if some are forgotten.
+    pub fn since(&self, version: u64) -> Option<impl DoubleEndedIterator<Item = &Change>> {
+        if version < self.forgotten {
+            return None;
+        }
+        let first = self.history.partition_point(|change| change.version <= version);
+        Some(self.history.range(first..))
+    }
+
+    /// The version of the last change; zero if there was none.
+    pub fn changed_at(&self) -> u64 {
+        self.history.back().map_or(self.forgotten, |change| change.version)
+    }
+
+    /// Nothing changed after this version.
+    pub fn is_quiet_since(&self, version: u64) -> bool {
+        self.history.back().is_none_or(|change| change.version <= version) && self.forgotten <= version
+    }
+
+    fn remember(&mut self, change: Change) {
+        self.history_bytes += change.cost();
+        self.history.push_back(change);
+        let bytes_max = (self.live_bytes / HISTORY_SHARE).max(HISTORY_BYTES_MIN);
+        while self.history.len() > HISTORY_MAX || self.history_bytes > bytes_max {
+            let Some(oldest) = self.history.pop_front() else { break };
+            self.history_bytes -= oldest.cost();
+            self.forgotten = oldest.version;
+        }
+    }
+}
+
+impl Change {
+    /// What is kept for its sake alone: the version that it replaced, and of a deletion also the last state.
+    fn cost(&self) -> usize {
+        let own = if self.kind == Type::Deleted { self.object.json.len() } else { 0 };
+        own + self.before.as_ref().map_or(0, |before| before.json.len())
+    }
+}

@@ -1,0 +1,506 @@
+//! How are objects written? Create, update, patch and apply, each through the same checks.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::access;
+use crate::admission::Attempt;
+use crate::apply::{self, Manager};
+use crate::ask::{Ask, media_type, options_invalid};
+use crate::builtin;
+use crate::patch;
+use crate::present::{object_value, stored_value};
+use crate::read;
+use crate::refusal::{Cause, Refusal};
+use crate::resource::Resource;
+use crate::server::Server;
+use crate::store::{Key, Stored};
+
+/// What became of a write.
+pub struct Done {
+    pub code: u16,
+    pub object: Arc<Stored>,
+    pub warnings: Vec<String>,
+}
+
+/// Whether ownership of fields is still to be recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owners {
+    Track,
+    /// Server-side apply has done so.
+    Tracked,
+}
+
+/// As often as Kubernetes draws another suffix when a generated name is taken.
+const GENERATED_TRIES_MAX: usize = 8;
+
+impl Server {
+    pub(crate) fn create(&mut self, ask: &Ask) -> Result<Done, Refusal> {
+        ask.check_options("CreateOptions")?;
+        let (mut object, twice) = ask.parse_body()?;
+        let warnings = ask.check_shape(&mut object, twice)?;
+        as_stored(ask.resource(), &mut object);
+        let (object, more) = self.create_object(ask, object, Owners::Track)?;
+        Ok(Done { code: 201, object, warnings: [warnings, more].concat() })
+    }
+
+    fn create_object(&mut self, ask: &Ask, mut object: Value, owners: Owners) -> Result<(Arc<Stored>, Vec<String>), Refusal> {
+        let resource = ask.route.resource.clone();
+        set_namespace(ask, &mut object)?;
+        self.set_name(ask, &mut object);
+        self.check_namespace(ask)?;
+        let metadata = &mut object["metadata"];
+        if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
+            return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        let fields = metadata.as_object_mut().expect("its shape was checked");
+        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"] {
+            fields.remove(key);
+        }
+        fields.insert("uid".to_owned(), json!(self.rng.uid()));
+        fields.insert("creationTimestamp".to_owned(), json!(ask.time()));
+        if builtin::has_generation(&resource) {
+            fields.insert("generation".to_owned(), json!(1));
+        }
+        self.default(ask, &mut object);
+        if owners == Owners::Track {
+            // Who creates an object does not own its status.
+            let status = resource.has("status").then(|| object.as_object_mut().and_then(|map| map.remove("status"))).flatten();
+            drop_sent_managers(&mut object);
+            apply::track(None, &mut object, &resource.schema, manager(ask, &ask.time()));
+            if let Some(status) = status {
+                object["status"] = status;
+            }
+        }
+        self.prepare_create(ask, &mut object);
+        let name = text(&object["metadata"], "name").to_owned();
+        if let Some(why) = builtin::forbid_create(&resource, &object) {
+            return Err(Refusal::forbidden(&resource, &name, &why));
+        }
+        let causes = self.validate(ask, &object, None);
+        if !causes.is_empty() {
+            return Err(Refusal::invalid(&resource, &name, causes));
+        }
+        let key = Key { namespace: ask.route.namespace.clone(), name: name.clone() };
+        self.check_escalation(ask, &object, None)?;
+        let warnings = self.admit(ask, "CREATE", &name, Some(&object), None)?;
+        if self.store.table(&resource.table()).is_some_and(|table| table.get(&key).is_some()) {
+            return Err(Refusal::already_exists(&resource, &name));
+        }
+        let stored = self.commit(ask, key, object);
+        Ok((stored, warnings))
+    }
+
+    pub(crate) fn update(&mut self, ask: &Ask) -> Result<Done, Refusal> {
+        ask.check_options("UpdateOptions")?;
+        let (mut object, twice) = ask.parse_body()?;
+        let warnings = ask.check_shape(&mut object, twice)?;
+        as_stored(ask.resource(), &mut object);
+        set_namespace(ask, &mut object)?;
+        check_name(ask, &mut object)?;
+        let found = read::get(&self.store, &ask.route).cloned();
+        let old = match found {
+            Ok(stored) => stored,
+            Err(_) if ask.route.subresource.is_empty() && builtin::creates_on_update(ask.resource()) => {
+                let (object, more) = self.create_object(ask, object, Owners::Track)?;
+                return Ok(Done { code: 201, object, warnings: [warnings, more].concat() });
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        if text(&object["metadata"], "resourceVersion").is_empty() && !builtin::updates_unconditionally(ask.resource()) {
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            return Err(Refusal::invalid(ask.resource(), &ask.route.name, vec![cause]));
+        }
+        let old = stored_value(ask.resource(), &old.json);
+        let (object, more) = self.update_object(ask, &old, object, Owners::Track)?;
+        Ok(Done { code: 200, object, warnings: [warnings, more].concat() })
+    }
+
+    pub(crate) fn patch(&mut self, ask: &Ask) -> Result<Done, Refusal> {
+        let kind = media_type(&ask.content_type);
+        match kind {
+            "application/json-patch+json" | "application/merge-patch+json" | "application/apply-patch+yaml" => {}
+            "application/strategic-merge-patch+json" if ask.resource().custom.is_none() => {}
+            _ => return Err(unknown_patch(ask)),
+        }
+        ask.check_options("PatchOptions")?;
+        if kind == "application/apply-patch+yaml" {
+            return self.apply(ask);
+        }
+        if ask.query.has("force") {
+            let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
+            return Err(options_invalid("PatchOptions", vec![cause]));
+        }
+        let stored = read::get(&self.store, &ask.route)?.clone();
+        let old = stored_value(ask.resource(), &stored.json);
+        let mut new = object_value(ask.resource(), &stored.json);
+        match kind {
+            "application/json-patch+json" => patch::json_patch(&mut new, &ask.body)?,
+            "application/merge-patch+json" => patch::merge_patch(&mut new, &patch::parse_merge_patch(&ask.body)?),
+            _ => patch::strategic_merge(&mut new, &parse_patch(ask)?, &ask.resource().schema)?,
+        }
+        let warnings = ask.check_shape(&mut new, Vec::new())?;
+        as_stored(ask.resource(), &mut new);
+        set_namespace(ask, &mut new)?;
+        check_name(ask, &mut new)?;
+        let (object, more) = self.update_object(ask, &old, new, Owners::Track)?;
+        Ok(Done { code: 200, object, warnings: [warnings, more].concat() })
+    }
+
+    fn apply(&mut self, ask: &Ask) -> Result<Done, Refusal> {
+        if ask.query.get("fieldManager").is_empty() {
+            let cause = Cause::required("fieldManager", "is required for apply patch");
+            return Err(options_invalid("PatchOptions", vec![cause]));
+        }
+        let mut applied: Value = std::str::from_utf8(&ask.body)
+            .ok()
+            .and_then(|text| serde_saphyr::from_str(text).ok())
+            .ok_or_else(|| Refusal::bad_request("error decoding YAML: the body is neither YAML nor JSON"))?;
+        ask.check_kind(&mut applied)?;
+        check_identity(ask, &applied)?;
+        let sent_version = text(&applied["metadata"], "resourceVersion").to_owned();
+        own_part(ask, &mut applied);
+        let resource = ask.route.resource.clone();
+        let time = ask.time();
+        let force = ask.query.flag("force");
+        let stored = read::get(&self.store, &ask.route).ok().cloned();
+        let Some(stored) = stored else {
+            if !ask.route.subresource.is_empty() {
+                return Err(Refusal::not_found(&resource, &ask.route.name));
+            }
+            if !text(&applied["metadata"], "uid").is_empty() {
+                let detail = "uid mismatch: the provided object specified uid, and no existing object was found";
+                return Err(Refusal::conflict(&resource, &ask.route.name, detail));
+            }
+            if let Some(metadata) = applied["metadata"].as_object_mut() {
+                metadata.remove("resourceVersion");
+            }
+            let mut object = apply::apply(None, &applied, &resource.schema, manager(ask, &time), force)?;
+            let warnings = ask.check_shape(&mut object, Vec::new())?;
+            as_stored(&resource, &mut object);
+            check_name(ask, &mut object)?;
+            let (object, more) = self.create_object(ask, object, Owners::Tracked)?;
+            return Ok(Done { code: 201, object, warnings: [warnings, more].concat() });
+        };
+        let live = object_value(&resource, &stored.json);
+        let mut new = apply::apply(Some(&live), &applied, &resource.schema, manager(ask, &time), force)?;
+        let warnings = ask.check_shape(&mut new, Vec::new())?;
+        as_stored(&resource, &mut new);
+        if !sent_version.is_empty() {
+            new["metadata"]["resourceVersion"] = json!(sent_version);
+        }
+        let old = stored_value(&resource, &stored.json);
+        let (object, more) = self.update_object(ask, &old, new, Owners::Tracked)?;
+        Ok(Done { code: 200, object, warnings: [warnings, more].concat() })
+    }
+
+    /// Stores a changed object, through all checks of an update.
+    pub(crate) fn rewrite(&mut self, ask: &Ask, object: Value) -> Result<(Arc<Stored>, Vec<String>), Refusal> {
+        let old = stored_value(ask.resource(), &read::get(&self.store, &ask.route)?.json);
+        self.update_object(ask, &old, object, Owners::Track)
+    }
+
+    fn update_object(
+        &mut self,
+        ask: &Ask,
+        old: &Value,
+        mut new: Value,
+        owners: Owners,
+    ) -> Result<(Arc<Stored>, Vec<String>), Refusal> {
+        let resource = ask.route.resource.clone();
+        let name = &ask.route.name;
+        check_precondition(ask, old, &new)?;
+        if owners == Owners::Track {
+            drop_sent_managers(&mut new);
+        }
+        carry_metadata(old, &mut new);
+        match ask.route.subresource.as_str() {
+            "" => builtin::keep_on_update(&resource, &mut new, old),
+            "status" => builtin::keep_on_status(&resource, &mut new, old),
+            "approval" => builtin::keep_on_approval(&mut new, old),
+            "finalize" => builtin::keep_on_finalize(&mut new, old),
+            _ => {}
+        }
+        self.default(ask, &mut new);
+        if owners == Owners::Track {
+            apply::track(Some(old), &mut new, &resource.schema, manager(ask, &ask.time()));
+        }
+        if resource.is("certificates.k8s.io", "certificatesigningrequests") {
+            builtin::set_request_times(&mut new, old, &ask.time());
+        }
+        if ask.route.subresource.is_empty() {
+            builtin::prepare_update(&resource, &mut new, old);
+            count_generation(&resource, old, &mut new);
+        }
+        let causes = self.validate(ask, &new, Some(old));
+        if !causes.is_empty() {
+            return Err(Refusal::invalid(&resource, name, causes));
+        }
+        self.check_escalation(ask, &new, Some(old))?;
+        let warnings = self.admit(ask, "UPDATE", name, Some(&new), Some(old))?;
+        if new == *old {
+            return Ok((read::get(&self.store, &ask.route)?.clone(), warnings));
+        }
+        let key = ask.route.key();
+        if self.is_over(ask, &new) {
+            let stored = self.remove(ask, &key, new);
+            return Ok((stored, warnings));
+        }
+        Ok((self.commit(ask, key, new), warnings))
+    }
+
+    /// Stores an object that has passed all checks; a dry run only shows what would be stored.
+    pub(crate) fn commit(&mut self, ask: &Ask, key: Key, mut object: Value) -> Arc<Stored> {
+        let resource = ask.route.resource.clone();
+        if ask.is_dry_run() {
+            strip(&mut object);
+            return Arc::new(Stored::of(&object, self.store.version()));
+        }
+        object["metadata"]["resourceVersion"] = json!(self.store.next_version().to_string());
+        strip(&mut object);
+        let stored = self.store.put(&resource.table(), key, &object);
+        self.written(&resource);
+        stored
+    }
+
+    /// The object is gone with this write: it was being deleted, and its last finalizer went.
+    fn is_over(&self, ask: &Ask, new: &Value) -> bool {
+        let metadata = &new["metadata"];
+        let no_finalizers = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);
+        let no_grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
+        let is_namespace = ask.resource().is("", "namespaces");
+        let emptied = !is_namespace || new["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+        metadata["deletionTimestamp"].is_string() && no_finalizers && no_grace && emptied
+    }
+
+    /// Removes an object for good, in the state that it has last.
+    pub(crate) fn remove(&mut self, ask: &Ask, key: &Key, mut last: Value) -> Arc<Stored> {
+        let resource = ask.route.resource.clone();
+        if ask.is_dry_run() {
+            strip(&mut last);
+            return Arc::new(Stored::of(&last, self.store.version()));
+        }
+        last["metadata"]["resourceVersion"] = json!(self.store.next_version().to_string());
+        strip(&mut last);
+        let stored = self.store.remove(&resource.table(), key, &last);
+        self.written(&resource);
+        stored.unwrap_or_else(|| Arc::new(Stored::of(&last, self.store.version())))
+    }
+
+    fn set_name(&mut self, ask: &Ask, object: &mut Value) {
+        let metadata = &mut object["metadata"];
+        let prefix = text(metadata, "generateName").to_owned();
+        if !text(metadata, "name").is_empty() || prefix.is_empty() {
+            return;
+        }
+        let table = ask.resource().table();
+        for _ in 0..GENERATED_TRIES_MAX {
+            // The longest name that leaves room for the suffix in a label value.
+            let kept: String = prefix.chars().take(58).collect();
+            let name = format!("{kept}{}", self.rng.suffix());
+            let key = Key { namespace: ask.route.namespace.clone(), name: name.clone() };
+            object["metadata"]["name"] = json!(name);
+            if self.store.table(&table).is_none_or(|table| table.get(&key).is_none()) {
+                return;
+            }
+        }
+    }
+
+    /// Objects can only be made in a namespace that exists and is not being deleted.
+    fn check_namespace(&self, ask: &Ask) -> Result<(), Refusal> {
+        if !ask.resource().namespaced {
+            return Ok(());
+        }
+        let namespaces = self.kind("", "namespaces");
+        let namespace = &ask.route.namespace;
+        let key = Key { namespace: String::new(), name: namespace.clone() };
+        let Some(found) = self.store.table(&namespaces.table()).and_then(|table| table.get(&key)) else {
+            return Err(Refusal::not_found(&namespaces, namespace));
+        };
+        if !found.is_ending {
+            return Ok(());
+        }
+        let detail = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let message = format!("namespace {namespace} is being terminated");
+        let cause = Cause { field: "metadata.namespace".to_owned(), reason: "NamespaceTerminating", message };
+        Err(Refusal { causes: vec![cause], ..Refusal::forbidden(ask.resource(), "", &detail) })
+    }
+
+    fn admit(
+        &mut self,
+        ask: &Ask,
+        operation: &str,
+        name: &str,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<Vec<String>, Refusal> {
+        let namespace_object = self.namespace_object(&ask.route.namespace);
+        let attempt = Attempt {
+            operation,
+            resource: &ask.route.resource,
+            subresource: &ask.route.subresource,
+            namespace: &ask.route.namespace,
+            name,
+            user: &ask.user,
+            dry_run: ask.is_dry_run(),
+            object,
+            old,
+            namespace_object: namespace_object.as_ref(),
+        };
+        self.admit_attempt(&attempt)
+    }
+
+    pub(crate) fn admit_delete(&mut self, ask: &Ask, name: &str, old: &Value) -> Result<Vec<String>, Refusal> {
+        self.admit(ask, "DELETE", name, None, Some(old))
+    }
+
+    fn check_escalation(&mut self, ask: &Ask, object: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+        if ask.resource().group != "rbac.authorization.k8s.io" || ask.user.is_master() {
+            return Ok(());
+        }
+        let objects = self.rbac_objects();
+        access::escalates(objects.view(), &ask.user, object, old)
+    }
+}
+
+fn manager<'a>(ask: &'a Ask, time: &'a str) -> Manager<'a> {
+    // The version is that of the request, which outlives the ask.
+    Manager { name: ask.manager(), api_version: &ask.route.api_version, subresource: &ask.route.subresource, time }
+}
+
+/// Clients send back what they got; the server alone keeps the books. An emptied list asks to begin anew.
+fn drop_sent_managers(object: &mut Value) {
+    let Some(metadata) = object["metadata"].as_object_mut() else { return };
+    let is_reset = metadata.get("managedFields").and_then(Value::as_array).is_some_and(|list| match list.as_slice() {
+        [] => true,
+        [one] => one.as_object().is_some_and(serde_json::Map::is_empty),
+        _ => false,
+    });
+    if !is_reset {
+        metadata.remove("managedFields");
+    }
+}
+
+/// What no client may change and many leave out.
+fn carry_metadata(old: &Value, new: &mut Value) {
+    let Some(metadata) = new["metadata"].as_object_mut() else { return };
+    let was = &old["metadata"];
+    for key in ["uid", "creationTimestamp"] {
+        if metadata.get(key).is_none_or(|value| value.is_null() || value.as_str() == Some("")) && !was[key].is_null() {
+            metadata.insert(key.to_owned(), was[key].clone());
+        }
+    }
+    for key in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if was["deletionTimestamp"].is_string() && !was[key].is_null() {
+            metadata.insert(key.to_owned(), was[key].clone());
+        }
+    }
+    for key in ["generation", "resourceVersion", "selfLink"] {
+        match was[key].is_null() {
+            true => metadata.remove(key),
+            false => metadata.insert(key.to_owned(), was[key].clone()),
+        };
+    }
+}
+
+/// Two writers must not overwrite each other unseen.
+fn check_precondition(ask: &Ask, old: &Value, new: &Value) -> Result<(), Refusal> {
+    let (was, sent) = (&old["metadata"], &new["metadata"]);
+    let uid = text(sent, "uid");
+    if !uid.is_empty() && uid != text(was, "uid") {
+        let detail = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", text(was, "uid"));
+        return Err(Refusal::conflict(ask.resource(), &ask.route.name, &detail));
+    }
+    let version = text(sent, "resourceVersion");
+    if !version.is_empty() && version != text(was, "resourceVersion") {
+        return Err(Refusal::modified(ask.resource(), &ask.route.name));
+    }
+    Ok(())
+}
+
+/// The generation counts what the user wants to have changed, not what was observed.
+fn count_generation(resource: &Resource, old: &Value, new: &mut Value) {
+    if builtin::is_new_generation(resource, new, old) {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+        new["metadata"]["generation"] = json!(generation);
+    }
+}
+
+/// What is applied may leave out name and namespace, but not name others.
+fn check_identity(ask: &Ask, applied: &Value) -> Result<(), Refusal> {
+    let mut copy = json!({"metadata": {"name": applied["metadata"]["name"], "namespace": applied["metadata"]["namespace"]}});
+    set_namespace(ask, &mut copy)?;
+    check_name(ask, &mut copy)
+}
+
+fn set_namespace(ask: &Ask, object: &mut Value) -> Result<(), Refusal> {
+    let metadata = &mut object["metadata"];
+    let sent = text(metadata, "namespace").to_owned();
+    let namespace = &ask.route.namespace;
+    if !ask.resource().namespaced {
+        return Ok(());
+    }
+    if !sent.is_empty() && sent != *namespace {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    metadata["namespace"] = json!(namespace);
+    Ok(())
+}
+
+fn check_name(ask: &Ask, object: &mut Value) -> Result<(), Refusal> {
+    let sent = text(&object["metadata"], "name").to_owned();
+    if sent.is_empty() {
+        object["metadata"]["name"] = json!(ask.route.name);
+    } else if sent != ask.route.name {
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({sent}) does not match the name on the URL ({})",
+            ask.route.name
+        )));
+    }
+    Ok(())
+}
+
+/// Who applies to the object does not own its status, and the other way round.
+fn own_part(ask: &Ask, applied: &mut Value) {
+    let Some(map) = applied.as_object_mut() else { return };
+    match ask.route.subresource.as_str() {
+        "" if ask.resource().has("status") => {
+            map.remove("status");
+        }
+        "status" => map.retain(|key, _| matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status")),
+        _ => {}
+    }
+}
+
+fn parse_patch(ask: &Ask) -> Result<Value, Refusal> {
+    patch::parse(&ask.body).map_err(Refusal::bad_request)
+}
+
+fn unknown_patch(ask: &Ask) -> Refusal {
+    let strategic = if ask.resource().custom.is_none() { "application/strategic-merge-patch+json, " } else { "" };
+    Refusal::unsupported_media_type(format!(
+        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, {strategic}application/apply-patch+yaml, application/apply-patch+cbor"
+    ))
+}
+
+/// The two APIs for Events have one store, in the shape of the older.
+fn as_stored(resource: &Resource, object: &mut Value) {
+    if resource.is("events.k8s.io", "events") {
+        *object = builtin::event_to_core(object.take());
+    }
+}
+
+/// Objects are stored without their kind; see [`crate::store`].
+fn strip(object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove("apiVersion");
+        map.remove("kind");
+    }
+}
+
+pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}

@@ -1,0 +1,224 @@
+//! The embedded API server over HTTPS, for kubectl and everything else that speaks to Kubernetes.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use bytes::Bytes;
+use futures::channel::mpsc;
+use futures::{SinkExt as _, StreamExt as _};
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use jiff::Timestamp;
+use resus_apiserver::{Reply, Server, Watch};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+/// Whoever holds more connections than this waits.
+const CONNECTIONS_MAX: usize = 4096;
+/// For the TLS handshake and for the head of a request.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// A little more than the server takes itself, so that it is the server who refuses.
+const BODY_MAX: usize = 4 << 20;
+/// Lines of a watch that wait for a slow reader.
+const LINES_MAX: usize = 16;
+
+/// A server that tasks share, and its version for those who wait for changes.
+#[derive(Clone)]
+pub struct Shared {
+    server: Arc<Mutex<Server>>,
+    version: watch::Sender<u64>,
+}
+
+/// Where and as whom to reach it.
+pub struct Front {
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    kubeconfig: String,
+    pub url: String,
+}
+
+impl Shared {
+    pub fn new(server: Server) -> Shared {
+        let version = watch::Sender::new(server.version());
+        Shared { server: Arc::new(Mutex::new(server)), version }
+    }
+
+    /// Does something with the server, and tells all who wait if that changed anything.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Server) -> T) -> T {
+        let (done, version) = {
+            let mut server = self.lock();
+            (work(&mut server), server.version())
+        };
+        self.version.send_if_modified(|known| std::mem::replace(known, version) != version);
+        done
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Server> {
+        // A panic in one request must not end the others: the store is changed by single calls.
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Never ends: does what Kubernetes' own controllers do, whenever something has changed.
+    pub async fn tend(self) {
+        let mut changes = self.version.subscribe();
+        loop {
+            while self.with(|server| server.tend(Timestamp::now())) {}
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Front {
+    /// `token` is the admin's.
+    pub async fn bind(address: SocketAddr, token: &str) -> Result<Front> {
+        let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        let local = listener.local_addr()?;
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), local.ip().to_string()];
+        let certified = rcgen::generate_simple_self_signed(names).context("cannot make a certificate")?;
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![certified.cert.der().clone()], key)?;
+        // An address that means "all of them" cannot be called.
+        let host = if local.ip().is_unspecified() { "127.0.0.1".to_owned() } else { local.ip().to_string() };
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let url = format!("https://{host}:{}", local.port());
+        let ca = base64::engine::general_purpose::STANDARD.encode(certified.cert.pem());
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "resus",
+            "clusters": [{"name": "resus", "cluster": {"server": url, "certificate-authority-data": ca}}],
+            "users": [{"name": "admin", "user": {"token": token}}],
+            "contexts": [{"name": "resus", "context": {"cluster": "resus", "user": "admin"}}],
+        });
+        Ok(Front { listener, tls: TlsAcceptor::from(Arc::new(config)), kubeconfig: serde_saphyr::to_string(&kubeconfig)?, url })
+    }
+
+    pub fn kubeconfig(&self) -> &str {
+        &self.kubeconfig
+    }
+
+    /// Appears whole, or not at all: who waits for the file may read it at once. It holds a token, so only its owner may read it.
+    pub fn write_kubeconfig(&self, path: &Path) -> Result<()> {
+        use std::io::Write as _;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = path.file_name().and_then(|name| name.to_str()).context("the kubeconfig needs a file name")?;
+        let draft = folder.join(format!(".{name}.{}", std::process::id()));
+        let write = || -> Result<()> {
+            let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+            file.write_all(self.kubeconfig.as_bytes())?;
+            std::fs::rename(&draft, path)?;
+            Ok(())
+        };
+        write().with_context(|| format!("cannot write the kubeconfig {}", path.display()))
+    }
+
+    /// Serves until it is aborted.
+    pub async fn serve(self, shared: Shared) -> Result<()> {
+        let mut connections = JoinSet::new();
+        loop {
+            while connections.len() >= CONNECTIONS_MAX {
+                connections.join_next().await;
+            }
+            while connections.try_join_next().is_some() {}
+            let socket = match self.listener.accept().await {
+                Ok((socket, _)) => socket,
+                // A peer that went away, or no more file handles: neither is a reason to stop.
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            connections.spawn(connection(socket, self.tls.clone(), shared.clone()));
+        }
+    }
+}
+
+async fn connection(socket: TcpStream, tls: TlsAcceptor, shared: Shared) {
+    let _ = socket.set_nodelay(true);
+    let Ok(Ok(stream)) = tokio::time::timeout(HEAD_WITHIN, tls.accept(socket)).await else { return };
+    let service = service_fn(|request| answer(request, shared.clone()));
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
+    // An error here is the peer's: it hung up in the middle of a request.
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = match Limited::new(body, BODY_MAX).collect().await {
+        Ok(body) => body.to_bytes().to_vec(),
+        Err(_) => {
+            let mut refused = Response::new(Full::new(Bytes::from_static(b"the body is too large, or broke off\n")).boxed());
+            *refused.status_mut() = http::StatusCode::PAYLOAD_TOO_LARGE;
+            return Ok(refused);
+        }
+    };
+    let reply = shared.with(|server| server.handle(Timestamp::now(), Request::from_parts(parts, body)));
+    Ok(match reply {
+        Reply::Answer(answer) => answer.map(|body| Full::new(Bytes::from(body)).boxed()),
+        Reply::Watch(watch) => {
+            let (lines, body) = mpsc::channel(LINES_MAX);
+            tokio::spawn(follow(watch, shared, lines));
+            let frames = body.map(|line: Vec<u8>| Ok(Frame::data(Bytes::from(line))));
+            let mut response = Response::new(http_body_util::BodyExt::boxed(StreamBody::new(frames)));
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
+    })
+}
+
+/// Ends when the watch does, or when the reader has gone.
+async fn follow(mut watch: Watch, shared: Shared, mut lines: mpsc::Sender<Vec<u8>>) {
+    let mut changes = shared.version.subscribe();
+    loop {
+        changes.mark_unchanged();
+        let followed = shared.lock().follow(Timestamp::now(), &mut watch);
+        let is_more = !followed.lines.is_empty();
+        for line in followed.lines {
+            if lines.send(line).await.is_err() {
+                return;
+            }
+        }
+        if followed.ended {
+            return;
+        }
+        if is_more {
+            continue;
+        }
+        let wait = Duration::try_from(watch.wakes_at().duration_since(Timestamp::now())).unwrap_or_default();
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(wait) => {}
+            () = closed(&mut lines) => return,
+        }
+    }
+}
+
+/// Completes when nobody reads any more.
+async fn closed(lines: &mut mpsc::Sender<Vec<u8>>) {
+    std::future::poll_fn(|context| match lines.poll_ready(context) {
+        std::task::Poll::Ready(Err(_)) => std::task::Poll::Ready(()),
+        _ => std::task::Poll::Pending,
+    })
+    .await;
+}
