@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 
 use crate::access::User;
 use crate::json;
+use crate::patch;
 use crate::present::Accept;
 use crate::refusal::{Cause, Refusal};
-use crate::resource::Resource;
+use crate::resource::{self, Resource};
 use crate::route::{Query, Route};
 use crate::structural;
+use crate::wire;
 
 /// A request for a resource, understood.
 pub struct Ask {
@@ -117,22 +119,21 @@ impl Ask {
     /// The body as a value, and the fields that were there twice.
     pub fn parse_body(&self) -> Result<(Value, Vec<String>), Refusal> {
         let kind = &self.resource().kind;
-        let wrong = |what: String| {
-            Refusal::bad_request(format!(
-                "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {what}"
-            ))
-        };
+        let unknown =
+            |what: String| Refusal::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {what}"));
         match media_type(&self.content_type) {
-            "" | "application/json" => json::parse(&self.body).map_err(wrong),
+            "" | "application/json" => json::parse(&self.body).map_err(|_| unknown(not_json(&self.body))),
             "application/yaml" => {
-                let text = std::str::from_utf8(&self.body).map_err(|error| Refusal::bad_request(error.to_string()))?;
-                let value = serde_saphyr::from_str(text)
-                    .map_err(|error| Refusal::bad_request(format!("error converting YAML to JSON: {error}")))?;
+                let text = std::str::from_utf8(&self.body).map_err(|error| unknown(error.to_string()))?;
+                let value = serde_saphyr::from_str(text).map_err(|error| unknown(format!("yaml: {error}")))?;
                 Ok((value, Vec::new()))
             }
-            _ => Err(Refusal::unsupported_media_type(String::from(
-                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor",
-            ))),
+            wire::MEDIA_TYPE if self.resource().custom.is_none() => wire::decode(&self.body, &self.route.api_version, kind)
+                .map(|object| (object, Vec::new()))
+                .map_err(|wrong| Refusal::bad_request(wrong.message)),
+            _ => Err(Refusal::unsupported_media_type(
+                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            )),
         }
     }
 
@@ -144,8 +145,14 @@ impl Ask {
     }
 
     /// The body of a subresource that has a kind of its own.
-    pub fn parse_body_as(&self, kind: &str) -> Result<(Value, Vec<String>), Refusal> {
-        let (body, twice) = self.parse_body()?;
+    pub fn parse_body_as(&self, api_version: &str, kind: &str) -> Result<(Value, Vec<String>), Refusal> {
+        let (body, twice) = match media_type(&self.content_type) {
+            wire::MEDIA_TYPE => {
+                let object = wire::decode(&self.body, api_version, kind).map_err(|wrong| Refusal::bad_request(wrong.message))?;
+                (object, Vec::new())
+            }
+            _ => self.parse_body()?,
+        };
         let sent = body["kind"].as_str().unwrap_or(kind);
         match sent == kind && body.is_object() {
             true => Ok((body, twice)),
@@ -165,7 +172,38 @@ impl Ask {
         let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (api_version, own_kind) = (text("apiVersion"), text("kind"));
         if resource.custom.is_some() && own_kind.is_empty() {
-            return Err(Refusal::bad_request(format!("Object 'Kind' is missing in '{}'", Value::Object(map.clone()))));
+            let shown = String::from_utf8_lossy(&self.body);
+            return Err(Refusal::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{shown}' ({shown})"
+            )));
+        }
+        let other = |why: String| {
+            let version = api_version.rsplit('/').next().unwrap_or_default();
+            Refusal::bad_request(format!("{own_kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+        };
+        let is_builtin = |api_version: &str, kind: &str| {
+            resource::builtin().iter().any(|one| one.kind == kind && one.api_version() == api_version)
+        };
+        if !api_version.is_empty()
+            && (api_version != expected || own_kind != *kind)
+            && resource.custom.is_none()
+            && !own_kind.is_empty()
+        {
+            let internal = |group: &str| {
+                if group.is_empty() { "core".to_owned() } else { group.split('.').next().unwrap_or_default().to_owned() }
+            };
+            return Err(match is_builtin(&api_version, &own_kind) {
+                true => {
+                    let version = api_version.rsplit('/').next().unwrap_or_default();
+                    other(format!(
+                        "converting ({version}.{own_kind}) to ({}.{kind}): unknown conversion",
+                        internal(&resource.group)
+                    ))
+                }
+                false => other(format!(
+                    "no kind {own_kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+                )),
+            });
         }
         if !api_version.is_empty() && api_version != expected {
             return Err(Refusal::bad_request(format!(
@@ -173,10 +211,10 @@ impl Ask {
             )));
         }
         if !own_kind.is_empty() && own_kind != *kind {
-            return Err(Refusal::bad_request(format!(
-                "{own_kind} in version {:?} cannot be handled as a {kind}: the kind in the data does not match",
-                resource.version
-            )));
+            let cause = Cause::invalid("kind", &json!(own_kind), format!("must be {kind}"));
+            let name = map.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default().to_owned();
+            let as_sent = Resource { kind: own_kind, ..resource.clone() };
+            return Err(Refusal::invalid(&as_sent, &name, vec![cause]));
         }
         map.insert("apiVersion".to_owned(), json!(expected));
         map.insert("kind".to_owned(), json!(kind));
@@ -184,6 +222,33 @@ impl Ask {
             map.insert("metadata".to_owned(), json!({}));
         }
         Ok(())
+    }
+
+    /// As [`Ask::check_shape`], for what a patch made: a wrong type is the patch's fault.
+    pub fn check_patched(&self, object: &mut Value) -> Result<Vec<String>, Refusal> {
+        let resource = self.resource();
+        self.check_kind(object)?;
+        if let Err(why) = structural::decode(object, &resource.schema, &resource.version, &resource.kind) {
+            let why = why.split_once(&format!("cannot be handled as a {}: ", resource.kind)).map_or(why.as_str(), |(_, why)| why);
+            let why = if self.is_strategic() { unconvertible(why) } else { why.to_owned() };
+            return Err(bad_patch(&self.shown_patch(object), &why));
+        }
+        self.check_shape(object, Vec::new()).map_err(|refusal| match refusal.message.find("strict decoding error: ") {
+            Some(at) => bad_patch(&self.shown_patch(object), &refusal.message[at..]),
+            None => refusal,
+        })
+    }
+
+    fn is_strategic(&self) -> bool {
+        media_type(&self.content_type) == "application/strategic-merge-patch+json"
+    }
+
+    /// What a refusal shows of a patch: a strategic one itself, of all others the object that they made.
+    fn shown_patch(&self, object: &Value) -> String {
+        match self.is_strategic() {
+            true => go_text(&serde_json::from_slice(&self.body).unwrap_or_default()),
+            false => object.to_string(),
+        }
     }
 
     /// Checks the shape of an object that a client sent, or that a patch made, and drops what nobody knows. Returns warnings.
@@ -213,6 +278,59 @@ impl Ask {
 
 /// Longer names of field managers are refused.
 const MANAGER_MAX: usize = 128;
+
+fn bad_patch(shown: &str, why: &str) -> Refusal {
+    Refusal::invalid(&Resource::default(), "", vec![Cause::invalid("patch", &json!(shown), why)])
+}
+
+/// As Go prints maps and lists.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let fields: Vec<String> = map.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        Value::Array(list) => format!("[{}]", list.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::String(text) => text.clone(),
+        Value::Null => "<nil>".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+/// What is wrong with a body, with its beginning.
+pub fn not_json(body: &[u8]) -> String {
+    let why = patch::parse(body).err().unwrap_or_default();
+    let shown = String::from_utf8_lossy(body);
+    let shown: String = if shown.is_empty() { "<empty>".to_owned() } else { shown.chars().take(SHOWN_MAX).collect() };
+    format!("couldn't get version/kind; json parse error: {why} ({shown})")
+}
+
+/// Of a body that cannot be read; more would only fill the screen.
+const SHOWN_MAX: usize = 100;
+
+/// What the converter says that strategic patches go through, where the decoder of all else says `cannot unmarshal`.
+fn unconvertible(decoder: &str) -> String {
+    let from = decoder.split_once("cannot unmarshal ").and_then(|(_, rest)| rest.split(' ').next()).unwrap_or_default();
+    let to = decoder.rsplit_once("of type ").map_or("", |(_, to)| to);
+    let (is_list, is_map) = (to.starts_with("[]"), to.starts_with("map["));
+    let from = match from {
+        "array" => "slice",
+        "object" => "map",
+        "number" => "int64",
+        other => other,
+    };
+    match (is_list, is_map) {
+        (true, _) => format!("cannot restore slice from {from}"),
+        (_, true) => format!("cannot restore map from {from}"),
+        _ if matches!(from, "slice" | "map") && matches!(to, "string" | "bool" | "int32" | "int64") => {
+            format!("cannot convert {from} to {to}")
+        }
+        _ if from == "slice" || !matches!(to, "string" | "bool" | "int32" | "int64") => {
+            format!("cannot restore struct from: {from}")
+        }
+        _ => format!("cannot convert {from} to {to}"),
+    }
+}
 
 /// As `CreateOptions`.
 pub fn options_invalid(kind: &str, causes: Vec<Cause>) -> Refusal {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::ask::{Ask, options_invalid, seconds};
+use crate::ask::{self, Ask, media_type, options_invalid, seconds};
 use crate::present::{Form, present_list, stored_value};
 use crate::read::{self, Filter};
 use crate::refusal::{Cause, Refusal};
@@ -13,6 +13,7 @@ use crate::resource::Resource;
 use crate::route::{Query, Route};
 use crate::server::Server;
 use crate::store::{Key, Stored};
+use crate::wire;
 use crate::write::text;
 
 /// How a client wants an object to go.
@@ -25,7 +26,7 @@ pub struct DeleteOptions {
     propagation: Option<String>,
     /// The old form of it.
     orphans: Option<bool>,
-    dry_run: bool,
+    dry_run: Vec<String>,
 }
 
 /// What became of a deletion.
@@ -36,6 +37,8 @@ pub enum Deleted {
     Waits(Arc<Stored>),
 }
 
+/// Namespaces that every cluster has and needs.
+const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 /// These kinds answer with the object that is gone; all others with a Status.
 const SHOWN: [(&str, &str); 4] =
     [("", "pods"), ("", "namespaces"), ("", "serviceaccounts"), ("storage.k8s.io", "volumeattachments")];
@@ -44,19 +47,22 @@ impl DeleteOptions {
     pub fn parse(ask: &Ask) -> Result<DeleteOptions, Refusal> {
         let options = match ask.body.is_empty() {
             true => DeleteOptions::from_query(&ask.query)?,
-            false => DeleteOptions::from_body(&ask.parse_body()?.0)?,
+            false => DeleteOptions::from_body(&parse_options(ask)?)?,
         };
         let mut causes = Vec::new();
         if options.orphans.is_some() && options.propagation.is_some() {
             let why = "orphanDependents and deletionPropagation cannot be both set";
             causes.push(Cause::invalid("propagationPolicy", &json!(options.propagation), why));
         }
+        if options.dry_run.iter().any(|one| one != "All") {
+            causes.push(Cause::not_supported("dryRun", &json!(options.dry_run), &["All"]));
+        }
         let known = [None, Some("Orphan"), Some("Background"), Some("Foreground")];
         if !known.contains(&options.propagation.as_deref()) {
             causes.push(Cause::not_supported(
                 "propagationPolicy",
                 &json!(options.propagation),
-                &["Background", "Foreground", "Orphan"],
+                &["Foreground", "Background", "Orphan", "nil"],
             ));
         }
         match causes.is_empty() {
@@ -71,7 +77,7 @@ impl DeleteOptions {
             grace_seconds: read::number(query, "gracePeriodSeconds")?,
             propagation: set("propagationPolicy"),
             orphans: query.has("orphanDependents").then(|| query.flag("orphanDependents")),
-            dry_run: query.get("dryRun") == "All",
+            dry_run: query.all("dryRun").map(str::to_owned).collect(),
             ..DeleteOptions::default()
         })
     }
@@ -79,7 +85,10 @@ impl DeleteOptions {
     pub fn from_body(body: &Value) -> Result<DeleteOptions, Refusal> {
         let kind = text(body, "kind");
         if !kind.is_empty() && kind != "DeleteOptions" {
-            return Err(Refusal::bad_request("decoded object cannot be converted to DeleteOptions"));
+            let version = text(body, "apiVersion");
+            return Err(Refusal::bad_request(format!(
+                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            )));
         }
         let set = |value: &Value| value.as_str().map(str::to_owned);
         Ok(DeleteOptions {
@@ -88,7 +97,7 @@ impl DeleteOptions {
             version: set(&body["preconditions"]["resourceVersion"]),
             propagation: set(&body["propagationPolicy"]),
             orphans: body["orphanDependents"].as_bool(),
-            dry_run: body["dryRun"].as_array().is_some_and(|list| list.iter().any(|one| one == "All")),
+            dry_run: strings(&body["dryRun"]),
         })
     }
 
@@ -96,6 +105,18 @@ impl DeleteOptions {
     pub fn of(uid: &str, propagation: &str) -> DeleteOptions {
         DeleteOptions { uid: Some(uid.to_owned()), propagation: Some(propagation.to_owned()), ..DeleteOptions::default() }
     }
+}
+
+/// Options have no kind to be recognised by.
+fn parse_options(ask: &Ask) -> Result<Value, Refusal> {
+    if media_type(&ask.content_type) == wire::MEDIA_TYPE {
+        return wire::decode(&ask.body, "v1", "DeleteOptions").map_err(|wrong| Refusal::bad_request(wrong.what));
+    }
+    let unread = "the object provided is unrecognized";
+    ask.parse_body().map(|(body, _)| body).map_err(|refusal| match refusal.message.starts_with(unread) {
+        true => Refusal::bad_request(ask::not_json(&ask.body).rsplit_once(" (").map_or("", |(why, _)| why)),
+        false => refusal,
+    })
 }
 
 impl Server {
@@ -137,9 +158,12 @@ impl Server {
         let mut object = stored_value(&resource, &stored.json);
         check_preconditions(&resource, &ask.route.name, options, &object)?;
         self.admit_delete(ask, &ask.route.name, &object)?;
-        let dry_ask = Ask { dry_run: ask.is_dry_run() || options.dry_run, ..ask.again() };
+        let dry_ask = Ask { dry_run: ask.is_dry_run() || !options.dry_run.is_empty(), ..ask.again() };
         let key = ask.route.key();
         if resource.is("", "namespaces") {
+            if IMMORTAL.contains(&ask.route.name.as_str()) {
+                return Err(Refusal::forbidden(&resource, &ask.route.name, "this namespace may not be deleted"));
+            }
             return Ok(self.delete_namespace(&dry_ask, &key, object));
         }
         let grace = match grace(&resource, &object, options, ask) {

@@ -1,5 +1,7 @@
 //! Which kinds does the server have? `/api`, `/apis`, the lists of each group, and the aggregated form.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::resource::Resource;
@@ -113,7 +115,7 @@ fn resource_list(resources: &[&Resource], group: &str, version: &str) -> Option<
 fn entries(resource: &Resource) -> Vec<Value> {
     let own = json!({
         "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
-        "kind": resource.kind, "verbs": resource.verbs,
+        "kind": resource.kind, "verbs": resource.verbs, "storageVersionHash": version_hash(resource),
     });
     let subresources = resource.subresources.iter().map(|(name, entry)| {
         let mut shown = json!({
@@ -128,6 +130,16 @@ fn entries(resource: &Resource) -> Vec<Value> {
         shown
     });
     std::iter::once(with_names(own, resource)).chain(subresources).collect()
+}
+
+/// Changes when the kind is stored in another version; opaque to clients.
+fn version_hash(resource: &Resource) -> String {
+    let stored = resource.custom.as_ref().map_or(&resource.version, |custom| &custom.storage_version);
+    let text = format!("{}/{stored}/{}", resource.group, resource.kind);
+    // FNV-1a.
+    let hash =
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    STANDARD.encode(hash.to_be_bytes())
 }
 
 fn with_names(mut entry: Value, resource: &Resource) -> Value {

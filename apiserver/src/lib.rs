@@ -29,6 +29,7 @@ mod subresource;
 mod table;
 mod tend;
 mod watch;
+mod wire;
 mod write;
 
 pub use server::{Reply, Server};

@@ -35,6 +35,7 @@ impl Accept {
         if header.trim().is_empty() {
             return Ok(plain);
         }
+        let mut is_known = false;
         for entry in header.split(',') {
             let mut parts = entry.split(';').map(str::trim);
             let kind = parts.next().unwrap_or_default();
@@ -56,11 +57,16 @@ impl Accept {
                     return Ok(Accept { form: Form::Partial, yaml, ..plain });
                 }
                 Some("APIGroupDiscoveryList") if parameter("v") == Some("v2") => return Ok(Accept { aggregated: true, ..plain }),
-                Some(_) => {}
+                Some(_) => is_known = true,
             }
         }
+        if is_known {
+            return Err(Refusal::not_acceptable(
+                "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            ));
+        }
         Err(Refusal::not_acceptable(
-            "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor",
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
         ))
     }
 }
@@ -70,7 +76,9 @@ fn include(query: &Query) -> Result<Include, Refusal> {
         "" | "Metadata" => Ok(Include::Metadata),
         "Object" => Ok(Include::Object),
         "None" => Ok(Include::None),
-        other => Err(Refusal::bad_request(format!("unrecognized includeObject value: {other:?}"))),
+        other => Err(Refusal::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
+        ))),
     }
 }
 

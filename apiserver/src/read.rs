@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -66,6 +68,14 @@ fn check_field(resource: &Resource, field: &str) -> Result<(), Refusal> {
     }
 }
 
+/// A get may ask for a version that is not older; here all are the newest.
+pub fn check_version(store: &Store, query: &Query) -> Result<(), Refusal> {
+    match version(query.get("resourceVersion"))? {
+        asked if asked > store.version() => Err(too_large(asked, store.version())),
+        _ => Ok(()),
+    }
+}
+
 pub fn get<'a>(store: &'a Store, route: &Route) -> Result<&'a Arc<Stored>, Refusal> {
     let table = store.table(&route.resource.table());
     table.and_then(|table| table.get(&route.key())).ok_or_else(|| Refusal::not_found(&route.resource, &route.name))
@@ -80,6 +90,10 @@ pub fn selected(store: &Store, resource: &Resource, filter: &Filter) -> Vec<(Key
 }
 
 pub fn list(store: &Store, route: &Route, query: &Query, form: Form, now: Timestamp) -> Result<String, Refusal> {
+    if query.has("sendInitialEvents") {
+        let cause = Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        return Err(list_options(vec![cause]));
+    }
     let filter = Filter::parse(route, query)?;
     let limit = number(query, "limit")?.unwrap_or(0).max(0);
     let page = Page::parse(store, query)?;
@@ -129,10 +143,11 @@ impl Page {
                 return Err(Refusal::bad_request("specifying resource version is not allowed when using continue"));
             }
             let (version, after) = read_token(query.get("continue"))
-                .ok_or_else(|| Refusal::bad_request("continue key is not valid: it was not made by this server"))?;
+                .map_err(|why| Refusal::bad_request(format!("invalid continue token: continue key is not valid: {why}")))?;
             return Ok(Page { after: Some(after), version, exact: true });
         }
-        let version = version(resource_version)?;
+        let version = version(resource_version)
+            .map_err(|refusal| Refusal::bad_request(format!("invalid resource version: {}", refusal.message)))?;
         if version > store.version() {
             return Err(too_large(version, store.version()));
         }
@@ -154,26 +169,31 @@ impl Page {
 fn check_match(version: &str, matching: &str, query: &Query) -> Result<(), Refusal> {
     let field = "resourceVersionMatch";
     let initial = query.has("sendInitialEvents");
-    let cause = match matching {
-        "" => return Ok(()),
-        _ if version.is_empty() && !initial => {
-            Cause::forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
-        }
-        _ if !query.get("continue").is_empty() => {
-            Cause::forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
-        }
-        "Exact" if version == "0" => {
-            Cause::forbidden(field, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
-        }
-        "Exact" | "NotOlderThan" => return Ok(()),
-        other => Cause::not_supported(field, &json!(other), &["Exact", "NotOlderThan", ""]),
-    };
-    Err(list_options(cause))
+    let mut causes = Vec::new();
+    if matching.is_empty() {
+        return Ok(());
+    }
+    if version.is_empty() && !initial {
+        causes.push(Cause::forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+    }
+    if !query.get("continue").is_empty() {
+        causes.push(Cause::forbidden(field, "resourceVersionMatch is forbidden when continue is provided"));
+    }
+    if matching == "Exact" && version == "0" {
+        causes.push(Cause::forbidden(field, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+    }
+    if !matches!(matching, "Exact" | "NotOlderThan") {
+        causes.push(Cause::not_supported(field, &json!(matching), &["Exact", "NotOlderThan", ""]));
+    }
+    match causes.is_empty() {
+        true => Ok(()),
+        false => Err(list_options(causes)),
+    }
 }
 
-fn list_options(cause: Cause) -> Refusal {
+fn list_options(causes: Vec<Cause>) -> Refusal {
     let options = Resource { group: "meta.k8s.io".into(), kind: "ListOptions".into(), ..Resource::default() };
-    Refusal::invalid(&options, "", vec![cause])
+    Refusal::invalid(&options, "", causes)
 }
 
 /// Zero for none.
@@ -181,10 +201,8 @@ fn version(text: &str) -> Result<u64, Refusal> {
     match text {
         "" => Ok(0),
         text => text.parse().map_err(|_| {
-            list_options(Cause::invalid(
-                "resourceVersion",
-                &json!(text),
-                format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
+            Refusal::plain(format!(
+                "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
             ))
         }),
     }
@@ -207,20 +225,20 @@ pub fn number(query: &Query, key: &str) -> Result<Option<i64>, Refusal> {
     }
 }
 
-/// Where the next page begins. Opaque to clients: version, namespace and name.
+/// Where the next page begins; opaque to clients.
 fn token(version: u64, last: &Key) -> String {
-    let text = format!("{version}/{}/{}", last.namespace, last.name);
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    let start = format!("{}/{}", last.namespace, last.name);
+    URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": version, "start": start}).to_string())
 }
 
-fn read_token(token: &str) -> Option<(u64, Key)> {
-    let digits: Vec<u8> = (0..token.len() / 2)
-        .map(|at| token.get(at * 2..at * 2 + 2).and_then(|hex| u8::from_str_radix(hex, 16).ok()))
-        .collect::<Option<_>>()?;
-    let text = String::from_utf8(digits).ok()?;
-    let mut parts = text.splitn(3, '/');
-    let version = parts.next()?.parse().ok()?;
-    Some((version, Key { namespace: parts.next()?.to_owned(), name: parts.next()?.to_owned() }))
+fn read_token(token: &str) -> Result<(u64, Key), String> {
+    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| error.to_string())?;
+    let value = crate::patch::parse(&bytes)?;
+    let parts = value["start"].as_str().and_then(|start| start.split_once('/'));
+    let (Some(version), Some((namespace, name))) = (value["rv"].as_u64(), parts) else {
+        return Err("it was not made by this server".to_owned());
+    };
+    Ok((version, Key { namespace: namespace.to_owned(), name: name.to_owned() }))
 }
 
 /// The beginning of a watch.
@@ -230,11 +248,15 @@ pub fn watch(store: &Store, route: &Route, query: &Query, form: Form, now: Times
     let (wants_initial, matching) = (query.flag("sendInitialEvents"), query.get("resourceVersionMatch"));
     if query.has("sendInitialEvents") && matching != "NotOlderThan" {
         let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        return Err(list_options(Cause::forbidden("resourceVersionMatch", detail)));
+        let mut causes = vec![Cause::forbidden("resourceVersionMatch", detail)];
+        if !matching.is_empty() {
+            causes.push(Cause::not_supported("resourceVersionMatch", &json!(matching), &["NotOlderThan"]));
+        }
+        return Err(list_options(causes));
     }
     if !matching.is_empty() && !query.has("sendInitialEvents") {
         let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-        return Err(list_options(Cause::forbidden("resourceVersionMatch", detail)));
+        return Err(list_options(vec![Cause::forbidden("resourceVersionMatch", detail)]));
     }
     let asked = version(query.get("resourceVersion"))?;
     let begins_now = wants_initial || (asked == 0 && !query.has("sendInitialEvents"));

@@ -78,6 +78,16 @@ impl Refusal {
         Refusal::new(404, "NotFound", "the server could not find the requested resource".to_owned())
     }
 
+    /// Of a group that nobody serves: not even a Status.
+    pub fn no_such_page() -> Refusal {
+        Refusal::new(404, "", "404 page not found\n".to_owned())
+    }
+
+    /// Whether the message is all that is said, as plain text.
+    pub fn is_page(&self) -> bool {
+        self.code == 404 && self.reason.is_empty()
+    }
+
     pub fn not_found(resource: &Resource, name: &str) -> Refusal {
         Refusal::new(404, "NotFound", format!("{} {name:?} not found", resource.qualified())).about(resource, name)
     }
@@ -109,7 +119,8 @@ impl Refusal {
             [one] => text(one),
             many => format!("[{}]", many.iter().map(text).collect::<Vec<_>>().join(", ")),
         };
-        let qualified = match resource.group.is_empty() {
+        // Events are judged in their older form.
+        let qualified = match resource.group.is_empty() || resource.is("events.k8s.io", "events") {
             true => resource.kind.clone(),
             false => format!("{}.{}", resource.kind, resource.group),
         };
@@ -157,6 +168,11 @@ impl Refusal {
     pub fn timeout(message: impl Into<String>, cause: Cause) -> Refusal {
         let refusal = Refusal::new(504, "Timeout", message.into());
         Refusal { causes: vec![cause], retry_after_seconds: Some(1), ..refusal }
+    }
+
+    /// What Kubernetes itself did not expect to happen: without a reason.
+    pub fn plain(message: impl Into<String>) -> Refusal {
+        Refusal::new(500, "", message.into())
     }
 
     pub fn too_large(bytes_max: usize) -> Refusal {

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
-use crate::schema::{Schema, Type};
+use crate::schema::Schema;
 use crate::store::TableName;
 
 /// One kind in one version.
@@ -97,18 +97,6 @@ pub fn builtin_source() -> &'static Value {
 pub fn builtin() -> &'static [Arc<Resource>] {
     static BUILTIN: OnceLock<Vec<Arc<Resource>>> = OnceLock::new();
     BUILTIN.get_or_init(|| read_all(builtin_source()).into_iter().map(Arc::new).collect())
-}
-
-/// A schema with nothing but `metadata`, as all kinds have it.
-pub fn object_meta() -> &'static Schema {
-    static SCHEMA: OnceLock<Schema> = OnceLock::new();
-    SCHEMA.get_or_init(|| {
-        let no_schemas = Map::new();
-        let schemas = builtin_source()["schemas"].as_object().unwrap_or(&no_schemas);
-        let metadata = Schema::of_kind("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", schemas);
-        let properties = [("metadata".to_owned(), Arc::new(metadata))].into();
-        Schema { kind: Type::Object, properties, ..Schema::default() }
-    })
 }
 
 pub fn read_all(source: &Value) -> Vec<Resource> {

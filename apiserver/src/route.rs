@@ -82,6 +82,11 @@ impl Query {
         Query { pairs: query.split('&').filter(|part| !part.is_empty()).map(pair).collect() }
     }
 
+    pub fn with(mut self, key: &str, value: &str) -> Query {
+        self.pairs.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Empty if absent.
     pub fn get(&self, key: &str) -> &str {
         self.pairs.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)

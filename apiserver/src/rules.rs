@@ -31,10 +31,15 @@ impl Server {
         let resource = ask.resource();
         if resource.custom.is_none() {
             builtin::prepare_create(resource, object);
+            if is_definition(resource) {
+                // The status that a client sent is gone now; which version is stored is known all the same.
+                crd::default(object);
+            }
         } else if resource.has("status")
             && let Some(map) = object.as_object_mut()
         {
             map.remove("status");
+            structural::default(object, &resource.schema);
         }
         if resource.is("certificates.k8s.io", "certificatesigningrequests") {
             builtin::set_requester(object, &ask.user);
@@ -54,7 +59,11 @@ impl Server {
             // Rules may count on the shape that the schema promises.
             if !shape.iter().any(|cause| BREAKS_RULES.contains(&cause.reason)) {
                 causes.extend(shape);
-                causes.extend(cel::check(object, old, &resource.schema));
+                let rules = cel::check(object, old, &resource.schema).into_iter();
+                causes.extend(rules.map(|cause| match cause.field.is_empty() {
+                    true => Cause { field: "<nil>".to_owned(), ..cause },
+                    false => cause,
+                }));
             } else {
                 causes.extend(shape);
                 if cel::has_rules(&resource.schema) {

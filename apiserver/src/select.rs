@@ -39,9 +39,7 @@ impl LabelSelector {
                 "" => return Ok(LabelSelector { requirements }),
                 "," => {}
                 other => {
-                    return Err(Refusal::bad_request(format!(
-                        "unable to parse requirement: found '{other}', expected: ',' or 'end of string'"
-                    )));
+                    return Err(Refusal::bad_request(format!("found '{other}', expected: ',' or 'end of string'")));
                 }
             }
         }
@@ -77,6 +75,9 @@ impl Operator {
 fn requirement(words: &mut Words) -> Result<Requirement, String> {
     if words.peek() == "!" {
         words.next();
+        if !is_word(words.peek()) {
+            return Err(format!("found '{}', expected: identifier", words.peek()));
+        }
         return Ok(Requirement { key: key(words)?, operator: Operator::Absent });
     }
     let key = key(words)?;
@@ -84,8 +85,8 @@ fn requirement(words: &mut Words) -> Result<Requirement, String> {
         "" | "," => Operator::Exists,
         "=" | "==" => Operator::In(vec![value_after_sign(words)?]),
         "!=" => Operator::NotIn(vec![value_after_sign(words)?]),
-        ">" => Operator::Greater(number_after_sign(words, &key)?),
-        "<" => Operator::Less(number_after_sign(words, &key)?),
+        ">" => Operator::Greater(number_after_sign(words)?),
+        "<" => Operator::Less(number_after_sign(words)?),
         "in" => Operator::In(values(words)?),
         "notin" => Operator::NotIn(values(words)?),
         other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
@@ -114,10 +115,10 @@ fn value_after_sign(words: &mut Words) -> Result<String, String> {
     }
 }
 
-fn number_after_sign(words: &mut Words, key: &str) -> Result<i64, String> {
+fn number_after_sign(words: &mut Words) -> Result<i64, String> {
     let text = value_after_sign(words)?;
     text.parse()
-        .map_err(|_| format!("values[0][{key}]: Invalid value: {text:?}: for 'Gt', 'Lt' operators, the value must be an integer"))
+        .map_err(|_| format!("values[0]: Invalid value: {text:?}: for 'Gt', 'Lt' operators, the value must be an integer"))
 }
 
 fn values(words: &mut Words) -> Result<Vec<String>, String> {

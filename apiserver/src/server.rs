@@ -14,7 +14,7 @@ use crate::discovery;
 use crate::openapi;
 use crate::present::{Accept, present_one};
 use crate::read;
-use crate::refusal::{Cause, Refusal};
+use crate::refusal::Refusal;
 use crate::resource::{self, Resource};
 use crate::rng::Rng;
 use crate::route::{self, Query, Route};
@@ -80,7 +80,6 @@ impl Server {
             let plural = format!("{}s", text(&object, "kind").to_lowercase());
             server.begin_with(now, &format!("/apis/rbac.authorization.k8s.io/v1/{plural}"), &object);
         }
-        while server.tend(now) {}
         server
     }
 
@@ -107,6 +106,11 @@ impl Server {
         }
         match answered {
             Ok(reply) => reply,
+            Err(refusal) if refusal.is_page() => {
+                let mut answer = plain(&refusal.message);
+                *answer.status_mut() = refusal.status();
+                Reply::Answer(answer)
+            }
             Err(refusal) => {
                 let mut answer = json_answer(refusal.code, refusal.to_value().to_string().into_bytes());
                 if let Some(seconds) = refusal.retry_after_seconds {
@@ -147,7 +151,13 @@ impl Server {
         if body.len() > BODY_MAX {
             return Err(Refusal::too_large(BODY_MAX));
         }
-        let Some(route) = route::route(uri.path(), &self.resources)? else {
+        // The older form of a watch.
+        let path = uri.path().replacen("/watch/", "/", 1);
+        let is_watch = uri.path().starts_with("/api/v1/watch/")
+            || (uri.path().starts_with("/apis/") && uri.path().split('/').nth(4) == Some("watch"));
+        let (path, query) = if is_watch { (path.as_str(), query.with("watch", "true")) } else { (uri.path(), query) };
+        let route = route::route(path, &self.resources).map_err(|_| self.nowhere(uri.path()))?;
+        let Some(route) = route else {
             let attributes = Attributes { verb: &method.as_str().to_lowercase(), path: uri.path(), ..Attributes::default() };
             self.authorize(&user, &attributes, headers)?;
             return self.document(method, uri.path(), accept.is_ok_and(|accept| accept.aggregated)).map(Reply::Answer);
@@ -198,6 +208,9 @@ impl Server {
             return Ok(Reply::Answer(finish(ask, code, body, &warnings)));
         }
         let (code, body, warnings) = match verb {
+            "get" if read::check_version(&self.store, &ask.query).is_err() => {
+                return Err(read::check_version(&self.store, &ask.query).err().unwrap_or_else(Refusal::no_such_path));
+            }
             "get" => (200, self.show(ask, &read::get(&self.store, &ask.route)?.clone()), Vec::new()),
             "list" => (200, read::list(&self.store, &ask.route, &ask.query, ask.accept.form, ask.now)?.into_bytes(), Vec::new()),
             "watch" => return read::watch(&self.store, &ask.route, &ask.query, ask.accept.form, ask.now).map(Reply::Watch),
@@ -230,11 +243,6 @@ impl Server {
             return Err(Refusal::method_not_allowed());
         }
         let path = path.trim_end_matches('/');
-        let plain = |text: &str| {
-            let mut answer = Response::new(text.as_bytes().to_vec());
-            answer.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
-            answer
-        };
         let all: Vec<&Resource> = self.resources.iter().map(|one| &**one).collect();
         let (major, minor, git) = VERSION;
         let document = match path {
@@ -247,7 +255,7 @@ impl Server {
             _ if path.starts_with("/openapi/") => {
                 openapi::document(path, &all, resource::builtin_source()).ok_or_else(Refusal::no_such_path)?
             }
-            _ => discovery::document(path, aggregated, &all).ok_or_else(Refusal::no_such_path)?,
+            _ => discovery::document(path, aggregated, &all).ok_or_else(|| self.nowhere(path))?,
         };
         let mut answer = json_answer(200, document.to_string().into_bytes());
         if aggregated && matches!(path, "/api" | "/apis") {
@@ -256,12 +264,29 @@ impl Server {
         Ok(answer)
     }
 
+    /// A group that somebody serves says it in its own words.
+    fn nowhere(&self, path: &str) -> Refusal {
+        let mut segments = path.split('/').skip(1);
+        let is_builtin = |group: &str| resource::builtin().iter().any(|one| one.group == group);
+        match (segments.next(), segments.next(), segments.next()) {
+            (Some("apis"), Some(group), None) if !self.resources.iter().any(|one| one.group == group) => Refusal::no_such_page(),
+            (Some("apis"), Some(group), Some(version)) if !self.serves(group, version) && !is_builtin(group) => {
+                Refusal::no_such_page()
+            }
+            _ => Refusal::no_such_path(),
+        }
+    }
+
+    fn serves(&self, group: &str, version: &str) -> bool {
+        self.resources.iter().any(|one| one.group == group && one.version == version)
+    }
+
     fn authenticate(&self, now: Timestamp, headers: &HeaderMap) -> Result<User, Refusal> {
         let sent = text_of(headers, header::AUTHORIZATION.as_str()).strip_prefix("Bearer ");
         match (sent, &self.admin_token) {
             (Some(sent), Some(admin)) if sent == admin => Ok(User::admin()),
             (Some(sent), _) => match self.tokens.get(sent) {
-                Some(token) if token.expires_at > now => Ok(token.user.clone()),
+                Some(token) if token.expires_at > now && self.has_account(&token.user) => Ok(token.user.clone()),
                 _ => Err(Refusal::unauthorized()),
             },
             (None, None) => Ok(User::admin()),
@@ -270,6 +295,18 @@ impl Server {
                 Ok(User { name: "system:anonymous".to_owned(), groups, ..User::default() })
             }
         }
+    }
+
+    /// A token is worth nothing without its account.
+    fn has_account(&self, user: &User) -> bool {
+        let accounts = self.kind("", "serviceaccounts");
+        let Some((namespace, name)) = user.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'))
+        else {
+            return false;
+        };
+        let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
+        let found = self.store.table(&accounts.table()).and_then(|table| table.get(&key));
+        found.is_some_and(|stored| stored.value()["metadata"]["uid"] == user.uid.as_str())
     }
 
     /// Who the request is made as: with impersonation somebody else.
@@ -373,8 +410,9 @@ fn verb(method: &Method, route: &Route, query: &Query) -> Result<&'static str, R
         ("GET" | "HEAD", _) if query.flag("watch") && route.subresource.is_empty() => Ok("watch"),
         ("GET" | "HEAD", true) => Ok("get"),
         ("GET" | "HEAD", false) => Ok("list"),
+        ("POST", false) if route.resource.namespaced == route.namespace.is_empty() => Err(Refusal::method_not_allowed()),
         ("POST", false) => Ok("create"),
-        ("POST", true) if !route.subresource.is_empty() => Ok("create"),
+        ("POST", true) if !matches!(route.subresource.as_str(), "" | "status") => Ok("create"),
         ("PUT", true) => Ok("update"),
         ("PATCH", true) => Ok("patch"),
         ("DELETE", true) if route.subresource.is_empty() => Ok("delete"),
@@ -407,6 +445,12 @@ fn finish(ask: &Ask, code: u16, body: Vec<u8>, warnings: &[String]) -> Response<
     answer
 }
 
+fn plain(text: &str) -> Response<Vec<u8>> {
+    let mut answer = Response::new(text.as_bytes().to_vec());
+    answer.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}
+
 fn json_answer(code: u16, body: Vec<u8>) -> Response<Vec<u8>> {
     let mut answer = Response::new(body);
     *answer.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
@@ -416,9 +460,4 @@ fn json_answer(code: u16, body: Vec<u8>) -> Response<Vec<u8>> {
 
 fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
-/// A field that must not be missing in a posted object of a subresource.
-pub(crate) fn required(resource: &Resource, name: &str, field: &str) -> Refusal {
-    Refusal::invalid(resource, name, vec![Cause::required(field, "")])
 }

@@ -118,6 +118,12 @@ impl Store {
         Some(object)
     }
 
+    /// A kind that is new has no past: watches from before its time are too old.
+    pub fn begin_table(&mut self, table: &TableName) {
+        let version = self.version;
+        self.tables.entry(table.clone()).or_insert_with(|| Table { forgotten: version, ..Table::default() });
+    }
+
     /// A kind that is no longer served leaves nothing behind.
     pub fn drop_table(&mut self, table: &TableName) {
         self.tables.remove(table);

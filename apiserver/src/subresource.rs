@@ -48,12 +48,17 @@ impl Server {
         let paths = ScalePaths::of(&resource);
         let mut scale = paths.read(&object);
         match (verb, media_type(&ask.content_type)) {
-            ("update", _) => scale = ask.parse_body()?.0,
+            ("update", _) => scale = ask.parse_body_as("autoscaling/v1", "Scale")?.0,
             ("patch", "application/json-patch+json") => patch::json_patch(&mut scale, &ask.body)?,
             ("patch", _) => patch::merge_patch(&mut scale, &patch::parse(&ask.body).map_err(Refusal::bad_request)?),
             _ => return Ok((200, scale.to_string().into_bytes(), Vec::new())),
         }
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+        if replicas < 0 && resource.custom.is_some() {
+            let field = format!(".{}", paths.replicas.join("."));
+            let cause = Cause::invalid(field, &json!(replicas), "should be a non-negative integer");
+            return Err(Refusal::invalid(&resource, &ask.route.name, vec![cause]));
+        }
         if replicas < 0 {
             let kind = Resource { group: "autoscaling".into(), kind: "Scale".into(), ..Resource::default() };
             let cause = Cause::invalid("spec.replicas", &json!(replicas), "must be greater than or equal to 0");
@@ -71,7 +76,7 @@ impl Server {
 
     /// A Pod may go if its disruption budget lets it.
     fn evict(&mut self, ask: &Ask) -> Answer {
-        let (body, _) = ask.parse_body_as("Eviction")?;
+        let (body, _) = ask.parse_body_as("policy/v1", "Eviction")?;
         let stored = read::get(&self.store, &ask.route)?.clone();
         let pod = object_value(ask.resource(), &stored.json);
         let is_over = matches!(text(&pod["status"], "phase"), "Failed" | "Succeeded" | "Pending") || stored.is_ending;
@@ -124,13 +129,21 @@ impl Server {
 
     /// What the scheduler does.
     fn bind(&mut self, ask: &Ask) -> Answer {
-        let (body, _) = ask.parse_body_as("Binding")?;
+        let (body, _) = ask.parse_body_as("v1", "Binding")?;
         let stored = read::get(&self.store, &ask.route)?.clone();
         let mut pod = object_value(ask.resource(), &stored.json);
-        let node = text(&body["target"], "name");
+        let (node, kind) = (text(&body["target"], "name"), text(&body["target"], "kind"));
+        let mut wrong = Vec::new();
+        if !matches!(kind, "" | "Node") {
+            wrong.push(format!("target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\""));
+        }
         if node.is_empty() {
-            let kind = Resource { kind: "Binding".into(), ..Resource::default() };
-            return Err(crate::server::required(&kind, &ask.route.name, "target.name"));
+            wrong.push("target.name: Required value".to_owned());
+        }
+        match wrong.as_slice() {
+            [] => {}
+            [one] => return Err(Refusal::plain(one)),
+            many => return Err(Refusal::plain(format!("[{}]", many.join(", ")))),
         }
         let bound = text(&pod["spec"], "nodeName");
         if !bound.is_empty() {
@@ -149,7 +162,7 @@ impl Server {
     }
 
     fn token(&mut self, ask: &Ask) -> Answer {
-        let (mut body, _) = ask.parse_body_as("TokenRequest")?;
+        let (mut body, _) = ask.parse_body_as("authentication.k8s.io/v1", "TokenRequest")?;
         let stored = read::get(&self.store, &ask.route)?.clone();
         let account = stored.value();
         let lasts = body["spec"]["expirationSeconds"].as_i64().unwrap_or(TOKEN_SECONDS);
@@ -171,7 +184,7 @@ impl Server {
             name: format!("system:serviceaccount:{namespace}:{name}"),
             uid: text(&account["metadata"], "uid").to_owned(),
             groups: groups.into(),
-            ..User::default()
+            extra: [("authentication.kubernetes.io/credential-id".to_owned(), vec![format!("JTI={}", self.rng.uid())])].into(),
         };
         self.tokens.retain(|_, token| token.expires_at > ask.now);
         if self.tokens.len() >= TOKENS_MAX {
@@ -182,6 +195,9 @@ impl Server {
         body["kind"] = json!("TokenRequest");
         body["metadata"] = json!({"name": name, "namespace": namespace, "creationTimestamp": ask.time()});
         body["spec"]["expirationSeconds"] = json!(lasts);
+        if body["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
+            body["spec"]["audiences"] = json!(["https://kubernetes.default.svc"]);
+        }
         body["status"] = json!({"token": token, "expirationTimestamp": seconds(expires_at)});
         Ok((201, body.to_string().into_bytes(), Vec::new()))
     }
@@ -192,6 +208,9 @@ impl Server {
         ask.check_shape(&mut posted, twice)?;
         if ask.resource().plural == "tokenreviews" {
             return Ok(self.review_token(ask, posted).to_string().into_bytes());
+        }
+        if ask.resource().namespaced {
+            posted["metadata"]["namespace"] = json!(ask.route.namespace);
         }
         let rbac = self.rbac_objects();
         Ok(access::review(rbac.view(), &ask.user, &posted)?.to_string().into_bytes())

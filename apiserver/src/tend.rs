@@ -88,6 +88,9 @@ impl Server {
                 true => resources.extend(crd::resources(definition).into_iter().map(|kind| Arc::new(kind.made_from(version)))),
             }
         }
+        for kind in resources.iter().filter(|kind| kind.custom.is_some()) {
+            self.store.begin_table(&kind.table());
+        }
         self.resources = resources;
         self.ending_definitions = all.iter().any(|one| one["metadata"]["deletionTimestamp"].is_string());
     }

@@ -49,10 +49,10 @@ impl Server {
         let resource = ask.route.resource.clone();
         set_namespace(ask, &mut object)?;
         self.set_name(ask, &mut object);
-        self.check_namespace(ask)?;
+        self.check_namespace(ask, text(&object["metadata"], "name"))?;
         let metadata = &mut object["metadata"];
         if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
-            return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
+            return Err(Refusal::plain("resourceVersion should not be set on objects to be created"));
         }
         let fields = metadata.as_object_mut().expect("its shape was checked");
         for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"] {
@@ -86,7 +86,11 @@ impl Server {
         self.check_escalation(ask, &object, None)?;
         let warnings = self.admit(ask, "CREATE", &name, Some(&object), None)?;
         if self.store.table(&resource.table()).is_some_and(|table| table.get(&key).is_some()) {
-            return Err(Refusal::already_exists(&resource, &name));
+            let mut refusal = Refusal::already_exists(&resource, &name);
+            if self.store.table(&resource.table()).and_then(|table| table.get(&key)).is_some_and(|found| found.is_ending) {
+                refusal.message = format!("object is being deleted: {}", refusal.message);
+            }
+            return Err(refusal);
         }
         let stored = self.commit(ask, key, object);
         Ok((stored, warnings))
@@ -98,6 +102,11 @@ impl Server {
         let warnings = ask.check_shape(&mut object, twice)?;
         as_stored(ask.resource(), &mut object);
         set_namespace(ask, &mut object)?;
+        if text(&object["metadata"], "name").is_empty() {
+            let name = &ask.route.name;
+            let why = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+            return Err(Refusal::bad_request(why));
+        }
         check_name(ask, &mut object)?;
         let found = read::get(&self.store, &ask.route).cloned();
         let old = match found {
@@ -110,7 +119,9 @@ impl Server {
         };
         if text(&object["metadata"], "resourceVersion").is_empty() && !builtin::updates_unconditionally(ask.resource()) {
             let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-            return Err(Refusal::invalid(ask.resource(), &ask.route.name, vec![cause]));
+            // Here Kubernetes names the plural, where it names the kind everywhere else.
+            let by_plural = Resource { kind: ask.resource().plural.clone(), ..ask.resource().clone() };
+            return Err(Refusal::invalid(&by_plural, &ask.route.name, vec![cause]));
         }
         let old = stored_value(ask.resource(), &old.json);
         let (object, more) = self.update_object(ask, &old, object, Owners::Track)?;
@@ -122,7 +133,12 @@ impl Server {
         match kind {
             "application/json-patch+json" | "application/merge-patch+json" | "application/apply-patch+yaml" => {}
             "application/strategic-merge-patch+json" if ask.resource().custom.is_none() => {}
-            _ => return Err(unknown_patch(ask)),
+            "application/strategic-merge-patch+json" => {
+                return Err(Refusal::unsupported_media_type(
+                    "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                ));
+            }
+            _ => return Err(Refusal::unsupported_media_type("415: Unsupported Media Type")),
         }
         ask.check_options("PatchOptions")?;
         if kind == "application/apply-patch+yaml" {
@@ -140,7 +156,7 @@ impl Server {
             "application/merge-patch+json" => patch::merge_patch(&mut new, &patch::parse_merge_patch(&ask.body)?),
             _ => patch::strategic_merge(&mut new, &parse_patch(ask)?, &ask.resource().schema)?,
         }
-        let warnings = ask.check_shape(&mut new, Vec::new())?;
+        let warnings = ask.check_patched(&mut new)?;
         as_stored(ask.resource(), &mut new);
         set_namespace(ask, &mut new)?;
         check_name(ask, &mut new)?;
@@ -157,6 +173,11 @@ impl Server {
             .ok()
             .and_then(|text| serde_saphyr::from_str(text).ok())
             .ok_or_else(|| Refusal::bad_request("error decoding YAML: the body is neither YAML nor JSON"))?;
+        let (api_version, kind) = (text(&applied, "apiVersion"), text(&applied, "kind"));
+        if api_version != ask.route.api_version || kind != ask.resource().kind {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            return Err(Refusal::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
+        }
         ask.check_kind(&mut applied)?;
         check_identity(ask, &applied)?;
         let sent_version = text(&applied["metadata"], "resourceVersion").to_owned();
@@ -231,6 +252,8 @@ impl Server {
         }
         if ask.route.subresource.is_empty() {
             builtin::prepare_update(&resource, &mut new, old);
+        }
+        if matches!(ask.route.subresource.as_str(), "" | "scale") {
             count_generation(&resource, old, &mut new);
         }
         let causes = self.validate(ask, &new, Some(old));
@@ -308,7 +331,7 @@ impl Server {
     }
 
     /// Objects can only be made in a namespace that exists and is not being deleted.
-    fn check_namespace(&self, ask: &Ask) -> Result<(), Refusal> {
+    fn check_namespace(&self, ask: &Ask, name: &str) -> Result<(), Refusal> {
         if !ask.resource().namespaced {
             return Ok(());
         }
@@ -324,7 +347,7 @@ impl Server {
         let detail = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let message = format!("namespace {namespace} is being terminated");
         let cause = Cause { field: "metadata.namespace".to_owned(), reason: "NamespaceTerminating", message };
-        Err(Refusal { causes: vec![cause], ..Refusal::forbidden(ask.resource(), "", &detail) })
+        Err(Refusal { causes: vec![cause], ..Refusal::forbidden(ask.resource(), name, &detail) })
     }
 
     fn admit(
@@ -384,24 +407,8 @@ fn drop_sent_managers(object: &mut Value) {
 
 /// What no client may change and many leave out.
 fn carry_metadata(old: &Value, new: &mut Value) {
-    let Some(metadata) = new["metadata"].as_object_mut() else { return };
-    let was = &old["metadata"];
-    for key in ["uid", "creationTimestamp"] {
-        if metadata.get(key).is_none_or(|value| value.is_null() || value.as_str() == Some("")) && !was[key].is_null() {
-            metadata.insert(key.to_owned(), was[key].clone());
-        }
-    }
-    for key in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-        if was["deletionTimestamp"].is_string() && !was[key].is_null() {
-            metadata.insert(key.to_owned(), was[key].clone());
-        }
-    }
-    for key in ["generation", "resourceVersion", "selfLink"] {
-        match was[key].is_null() {
-            true => metadata.remove(key),
-            false => metadata.insert(key.to_owned(), was[key].clone()),
-        };
-    }
+    builtin::keep_meta(new, old);
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
 }
 
 /// Two writers must not overwrite each other unseen.
@@ -409,7 +416,15 @@ fn check_precondition(ask: &Ask, old: &Value, new: &Value) -> Result<(), Refusal
     let (was, sent) = (&old["metadata"], &new["metadata"]);
     let uid = text(sent, "uid");
     if !uid.is_empty() && uid != text(was, "uid") {
-        let detail = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", text(was, "uid"));
+        let Key { namespace, name } = ask.route.key();
+        let place =
+            [ask.resource().custom.as_ref().map_or("", |_| &ask.resource().group), &ask.resource().plural, &namespace, &name];
+        let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
+        let detail = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            place.join("/"),
+            text(was, "uid")
+        );
         return Err(Refusal::conflict(ask.resource(), &ask.route.name, &detail));
     }
     let version = text(sent, "resourceVersion");
@@ -477,13 +492,6 @@ fn own_part(ask: &Ask, applied: &mut Value) {
 
 fn parse_patch(ask: &Ask) -> Result<Value, Refusal> {
     patch::parse(&ask.body).map_err(Refusal::bad_request)
-}
-
-fn unknown_patch(ask: &Ask) -> Refusal {
-    let strategic = if ask.resource().custom.is_none() { "application/strategic-merge-patch+json, " } else { "" };
-    Refusal::unsupported_media_type(format!(
-        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, {strategic}application/apply-patch+yaml, application/apply-patch+cbor"
-    ))
 }
 
 /// The two APIs for Events have one store, in the shape of the older.

@@ -86,6 +86,8 @@ fn sorted(causes: &Value) -> Value {
     let mut causes = causes.clone();
     if let Value::Array(causes) = &mut causes {
         causes.sort_by_key(|cause| (cause["field"].to_string(), cause["message"].to_string()));
+        // The real server checks metadata twice at an update, and then says what is wrong with it twice.
+        causes.dedup();
     }
     causes
 }

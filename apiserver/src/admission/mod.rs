@@ -16,7 +16,7 @@ use crate::refusal::{Cause, Refusal};
 use crate::resource::Resource;
 use policy::{Policy, Verdict};
 
-pub use validate::{validate, validate_binding};
+pub use validate::validate;
 
 /// What is about to happen.
 #[derive(Clone, Copy, Debug)]

@@ -325,8 +325,13 @@ fn a_binding_that_cannot_work_is_refused() {
             ],
         ),
     ];
+    let bindings = Resource {
+        group: "admissionregistration.k8s.io".to_owned(),
+        plural: "validatingadmissionpolicybindings".to_owned(),
+        ..Resource::default()
+    };
     for (spec, expected) in table {
-        let causes = validate_binding(&json!({"spec": spec}));
+        let causes = crate::builtin::validate_create(&bindings, &json!({"spec": spec}));
         let said: Vec<String> = causes.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         assert_eq!(said, expected, "{spec}");
     }

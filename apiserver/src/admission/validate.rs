@@ -61,66 +61,12 @@ pub fn validate(policy: &Value) -> Vec<Cause> {
     causes
 }
 
-/// A ValidatingAdmissionPolicyBinding as it is about to be stored.
-pub fn validate_binding(binding: &Value) -> Vec<Cause> {
-    let spec = &binding["spec"];
-    let mut causes = Vec::new();
-    if text(spec, "policyName").is_empty() {
-        causes.push(Cause::required("spec.policyName", ""));
-    }
-    causes.extend(param_problems(&spec["paramRef"]));
-    if spec["matchResources"].is_object() {
-        constraint_problems(&spec["matchResources"], "spec.matchResources", false, &mut causes);
-    }
-    let field = "spec.validationActions";
-    let actions = list(spec, "validationActions");
-    if actions.is_empty() {
-        causes.push(Cause::required(field, "at least one validation action is required"));
-    }
-    for (index, action) in actions.iter().enumerate() {
-        let field = format!("{field}[{index}]");
-        if !["Audit", "Deny", "Warn"].iter().any(|one| action == one) {
-            causes.push(Cause::not_supported(field, action, &["Audit", "Deny", "Warn"]));
-        } else if actions[..index].contains(action) {
-            causes.push(Cause::duplicate(field, action));
-        }
-    }
-    if ["Deny", "Warn"].iter().all(|one| actions.iter().any(|action| action == one)) {
-        let detail = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
-        causes.push(Cause::invalid(field, &spec["validationActions"], detail));
-    }
-    causes
-}
-
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-fn param_problems(reference: &Value) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    if !reference.is_object() {
-        return causes;
-    }
-    let exclusive = "name and selector are mutually exclusive";
-    match (text(reference, "name").is_empty(), reference["selector"].is_object()) {
-        (true, false) => causes.push(Cause::required("spec.paramRef", "one of name or selector must be specified")),
-        (false, true) => {
-            causes.push(Cause::forbidden("spec.paramRef.name", exclusive));
-            causes.push(Cause::forbidden("spec.paramRef.selector", exclusive));
-        }
-        (true, true) | (false, false) => {}
-    }
-    let (field, action) = ("spec.paramRef.parameterNotFoundAction", &reference["parameterNotFoundAction"]);
-    match action.as_str() {
-        None | Some("") => causes.push(Cause::required(field, "")),
-        Some("Allow" | "Deny") => {}
-        Some(_) => causes.push(Cause::not_supported(field, action, &["Deny", "Allow"])),
-    }
-    causes
 }
 
 fn constraint_problems(constraints: &Value, field: &str, is_policy: bool, causes: &mut Vec<Cause>) {

@@ -1,6 +1,6 @@
 //! What is right for Leases, VolumeAttachments and bindings of admission policies?
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::read::{child, drop_zero, each, fill, fill_text, go_struct, invalid_text, list, not_negative, text, too_long};
 use super::{names, selector};
@@ -89,7 +89,17 @@ pub fn validate_volume_attachment_status(attachment: &Value) -> Vec<Cause> {
 pub fn default_policy_binding(binding: &mut Value) {
     let Some(spec) = child(binding, "spec") else { return };
     drop_zero(spec, &["policyName", "validationActions"]);
-    let Some(resources) = spec.get_mut("matchResources").and_then(Value::as_object_mut) else { return };
+    default_matching(spec, "matchResources");
+}
+
+pub fn default_policy(policy: &mut Value) {
+    let Some(spec) = child(policy, "spec") else { return };
+    fill_text(spec, "failurePolicy", "Fail");
+    default_matching(spec, "matchConstraints");
+}
+
+fn default_matching(spec: &mut Map<String, Value>, key: &str) {
+    let Some(resources) = spec.get_mut(key).and_then(Value::as_object_mut) else { return };
     fill_text(resources, "matchPolicy", "Equivalent");
     fill(resources, "namespaceSelector", json!({}));
     fill(resources, "objectSelector", json!({}));

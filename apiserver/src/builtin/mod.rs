@@ -3,7 +3,7 @@
 //! Defaults, validation and what the server itself sets, for each kind as Kubernetes does it. Events come in the form of `v1`,
 //! in which they are stored: [`event_to_core`] and [`event_from_core`] change between the two.
 
-mod base64;
+pub mod base64;
 mod core;
 mod csr;
 mod event;
@@ -145,7 +145,8 @@ pub fn default(resource: &Resource, object: &mut Value) {
         Kind::Role => rbac::default_role(object),
         Kind::RoleBinding => rbac::default_binding(object),
         Kind::PolicyBinding => misc::default_policy_binding(object),
-        Kind::ServiceAccount | Kind::CertificateSigningRequest | Kind::Policy | Kind::Other => {}
+        Kind::Policy => misc::default_policy(object),
+        Kind::ServiceAccount | Kind::CertificateSigningRequest | Kind::Other => {}
     }
     for key in ["spec", "status"] {
         if object[key].is_null() && resource.schema.field(key).is_some() {

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Map, Value, json};
 
 use crate::crd::{list, text};
+use crate::discovery;
 use crate::resource::{Custom, Resource, builtin_source};
 use crate::schema::{Schema, Type};
 
@@ -129,7 +130,10 @@ fn resource(crd: &Value, version: &Value) -> Resource {
     let reversed: Vec<&str> = group.rsplit('.').collect();
     let warning = match version["deprecationWarning"].as_str() {
         Some(warning) => warning.to_owned(),
-        None => format!("{group}/{version_name} {kind} is deprecated"),
+        None => match successor(spec, version_name) {
+            Some(newer) => format!("{group}/{version_name} {kind} is deprecated; use {group}/{newer} {kind}"),
+            None => format!("{group}/{version_name} {kind} is deprecated"),
+        },
     };
     let custom = Custom {
         version: String::new(),
@@ -152,11 +156,18 @@ fn resource(crd: &Value, version: &Value) -> Resource {
         subresources: subresources(&version["subresources"], &name("plural"), &kind, namespaced),
         schema: Arc::new(understand(Schema::of_crd(&openapi), true)),
         schema_name: format!("{}.{version_name}.{kind}", reversed.join(".")),
-        columns: columns(version),
+        columns: list(&version["additionalPrinterColumns"]).to_vec(),
         selectable: list(&version["selectableFields"]).iter().map(|one| text(one, "jsonPath").to_owned()).collect(),
         custom: Some(Arc::new(custom)),
         kind,
     }
+}
+
+/// The best version that is served and not deprecated, if it is better.
+fn successor(spec: &Value, version: &str) -> Option<String> {
+    let good = list(&spec["versions"]).iter().filter(|one| one["served"] == true && one["deprecated"] != true);
+    let best = good.map(|one| text(one, "name")).min_by_key(|name| discovery::priority(name))?;
+    (discovery::priority(best) < discovery::priority(version)).then(|| best.to_owned())
 }
 
 fn subresources(written: &Value, plural: &str, kind: &str, namespaced: bool) -> Vec<(String, Value)> {
@@ -179,44 +190,10 @@ fn subresources(written: &Value, plural: &str, kind: &str, namespaced: bool) -> 
     entries
 }
 
-fn columns(version: &Value) -> Vec<Value> {
-    let meta = &*META;
-    let column = |name: &str, kind: &str, format: &str, description: &str, path: &str| {
-        json!({
-            "name": name, "type": kind, "format": format, "description": description, "priority": 0, "jsonPath": path,
-        })
-    };
-    let mut columns = vec![column("Name", "string", "name", &meta.name_text, ".metadata.name")];
-    let more = list(&version["additionalPrinterColumns"]);
-    if more.is_empty() {
-        columns.push(column("Age", "date", "", &meta.age_text, ".metadata.creationTimestamp"));
-    }
-    for one in more {
-        let path = text(one, "jsonPath");
-        let described = match text(one, "description") {
-            "" => format!("Custom resource definition column (in JSONPath format): {path}"),
-            text => text.to_owned(),
-        };
-        let mut made = column(text(one, "name"), text(one, "type"), text(one, "format"), &described, path);
-        made["priority"] = json!(one["priority"].as_i64().unwrap_or_default());
-        columns.push(made);
-    }
-    columns
-}
-
 /// What every object has, from the built-in kinds.
-struct Meta {
-    schema: Schema,
-    name_text: String,
-    age_text: String,
-}
-
-static META: LazyLock<Meta> = LazyLock::new(|| {
-    let source = builtin_source();
+static META: LazyLock<Schema> = LazyLock::new(|| {
     let none = Map::new();
-    let schemas = source["schemas"].as_object().unwrap_or(&none);
-    let described = |field: &str| text(&source["schemas"][OBJECT_META]["properties"][field], "description").to_owned();
-    Meta { schema: Schema::of_kind(OBJECT_META, schemas), name_text: described("name"), age_text: described("creationTimestamp") }
+    Schema::of_kind(OBJECT_META, builtin_source()["schemas"].as_object().unwrap_or(&none))
 });
 
 /// Objects have an apiVersion, a kind and metadata, also where the schema does not say so: at the root and in embedded
@@ -231,7 +208,7 @@ pub fn understand(mut schema: Schema, root: bool) -> Schema {
             let text = || Arc::new(Schema { kind: Type::String, ..Schema::default() });
             schema.properties.entry(name.to_owned()).or_insert_with(text);
         }
-        let mut meta = META.schema.clone();
+        let mut meta = META.clone();
         if let Some(written) = schema.properties.get("metadata") {
             meta.checks.clone_from(&written.checks);
             meta.rules = written.rules.clone();

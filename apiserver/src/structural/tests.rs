@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::crd;
 use crate::refusal::Cause;
-use crate::resource::{Resource, builtin, builtin_source};
+use crate::resource::{Resource, builtin};
 use crate::structural::{decode, default, prune, validate, validate_status};
 
 fn thing() -> Resource {

@@ -55,6 +55,8 @@ impl Words {
                     map.iter().map(|(key, value)| (key.clone(), self.normal_field(key, value))).collect();
                 if let Some(Value::Array(causes)) = normal.get_mut("causes") {
                     causes.sort_by_key(Value::to_string);
+                    // Metadata is checked twice at an update, and complained about as often.
+                    causes.dedup();
                 }
                 if let Some(Value::Array(managers)) = normal.get_mut("managedFields") {
                     // Their order depends on the second in which each wrote.

@@ -1,0 +1,319 @@
+//! What stands in the API, and what stood there lately?
+//!
+//! The truth that oracles judge by: every change of Nodes, checks and remediations as the server stored it, read
+//! through watches of the ledger's own, at once after every write.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use http::Request;
+use resus_apiserver::{Reply, Watch};
+use serde_json::Value;
+
+use crate::api::Api;
+use crate::clock::{EPOCH, MINUTE, Millis};
+use crate::policy::{Condition, NodeState, Policy, text};
+
+/// Longer than anything that a controller may still believe without being in doubt.
+const KEPT_FOR: Millis = 5 * MINUTE;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Nodes,
+    Checks,
+    Remediations,
+    Templates,
+}
+
+const NODES: (Subject, &str) = (Subject::Nodes, "/api/v1/nodes");
+const CHECKS: (Subject, &str) = (Subject::Checks, "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks");
+const REMEDIATIONS: (Subject, &str) = (Subject::Remediations, "/apis/provider.test/v1/rebootremediations");
+const TEMPLATES: (Subject, &str) = (Subject::Templates, "/apis/provider.test/v1/rebootremediationtemplates");
+
+#[derive(Default)]
+pub struct Ledger {
+    eyes: Vec<(Subject, &'static str, Watch)>,
+    pub nodes: BTreeMap<String, History<NodeState>>,
+    pub checks: BTreeMap<String, History<Policy>>,
+    /// By name: all are in the provider's namespace.
+    pub remediations: BTreeMap<String, Remediation>,
+    pub templates: BTreeMap<String, Value>,
+    /// The process whose request is being executed.
+    pub writer: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Remediation {
+    pub uid: String,
+    pub node: String,
+    /// Uid of the check that owns it.
+    pub owner: Option<String>,
+    pub stored_at: Millis,
+    pub deleting: bool,
+    pub held: bool,
+    /// The process that created it; empty if it was none of ours.
+    pub creator: String,
+}
+
+/// What changed, as far as others want to know.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A fact about a node that decisions may depend on.
+    Node(String),
+    Condition {
+        node: String,
+        kind: String,
+        status: String,
+    },
+    Check,
+    Created {
+        name: String,
+        uid: String,
+        node: String,
+    },
+    Updated {
+        name: String,
+        uid: String,
+        deleting: bool,
+    },
+    Removed {
+        name: String,
+        node: String,
+    },
+    Template,
+}
+
+impl Ledger {
+    pub fn open(&mut self, api: &mut Api) {
+        for (subject, path) in [NODES, CHECKS] {
+            self.look_at(0, api, subject, path);
+        }
+    }
+
+    /// When the provider's kinds are there.
+    pub fn open_provider(&mut self, now: Millis, api: &mut Api) {
+        for (subject, path) in [REMEDIATIONS, TEMPLATES] {
+            if !self.eyes.iter().any(|(known, ..)| *known == subject) {
+                self.look_at(now, api, subject, path);
+            }
+        }
+    }
+
+    fn look_at(&mut self, now: Millis, api: &mut Api, subject: Subject, path: &'static str) {
+        let watch = begin(now, api, path);
+        self.eyes.push((subject, path, watch));
+    }
+
+    /// Reads everything that was written since it was called last.
+    pub fn read(&mut self, now: Millis, api: &mut Api) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for at in 0..self.eyes.len() {
+            let (subject, path, watch) = &mut self.eyes[at];
+            let (subject, path) = (*subject, *path);
+            let followed = api.follow(now, watch);
+            for line in &followed.lines {
+                self.take(now, subject, &parse(line), &mut changes);
+            }
+            if followed.ended {
+                self.read_anew(now, api, (at, subject, path), &mut changes);
+            }
+        }
+        changes
+    }
+
+    /// The history was forgotten: what a new watch does not show at once is gone.
+    fn read_anew(
+        &mut self,
+        now: Millis,
+        api: &mut Api,
+        (at, subject, path): (usize, Subject, &'static str),
+        changes: &mut Vec<Change>,
+    ) {
+        let mut watch = begin(now, api, path);
+        let events: Vec<Value> = api.follow(now, &mut watch).lines.iter().map(|line| parse(line)).collect();
+        self.eyes[at].2 = watch;
+        let shown = |name: &String| events.iter().any(|event| event["object"]["metadata"]["name"] == name.as_str());
+        let known: Vec<String> = match subject {
+            Subject::Nodes => self.nodes.keys().cloned().collect(),
+            Subject::Checks => self.checks.keys().cloned().collect(),
+            Subject::Remediations => self.remediations.keys().cloned().collect(),
+            Subject::Templates => self.templates.keys().cloned().collect(),
+        };
+        for name in known.iter().filter(|name| !shown(name)) {
+            let gone = serde_json::json!({"type": "DELETED", "object": {"metadata": {"name": name}}});
+            self.take(now, subject, &gone, changes);
+        }
+        events.iter().for_each(|event| self.take(now, subject, event, changes));
+    }
+
+    fn take(&mut self, now: Millis, subject: Subject, event: &Value, changes: &mut Vec<Change>) {
+        let (object, is_gone) = (&event["object"], event["type"] == "DELETED");
+        if !is_gone && event["type"] != "ADDED" && event["type"] != "MODIFIED" {
+            return;
+        }
+        let name = text(&object["metadata"]["name"]);
+        match subject {
+            Subject::Nodes => self.take_node(now, name, object, is_gone, changes),
+            Subject::Checks => {
+                let policy = (!is_gone).then(|| Policy::read(object, dated(&object["metadata"]["creationTimestamp"])));
+                if self.checks.entry(name).or_default().push(now, policy) {
+                    changes.push(Change::Check);
+                }
+            }
+            Subject::Remediations => self.take_remediation(now, name, object, is_gone, changes),
+            Subject::Templates => {
+                match is_gone {
+                    true => self.templates.remove(&name),
+                    false => self.templates.insert(name, object["spec"].clone()),
+                };
+                changes.push(Change::Template);
+            }
+        }
+    }
+
+    fn take_node(&mut self, now: Millis, name: String, object: &Value, is_gone: bool, changes: &mut Vec<Change>) {
+        let history = self.nodes.entry(name.clone()).or_default();
+        let known = history.current().map(|node| node.conditions.clone()).unwrap_or_default();
+        let read = |condition: &Value| {
+            let (kind, status) = (text(&condition["type"]), text(&condition["status"]));
+            let stamp = text(&condition["lastTransitionTime"]);
+            let same = known.iter().find(|known| known.kind == kind && known.status == status && known.dated == stamp);
+            let since = same.map_or(dated(&condition["lastTransitionTime"]).min(now), |same| same.since);
+            Condition { kind, status, since, dated: stamp }
+        };
+        let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+        let node = NodeState {
+            uid: text(&object["metadata"]["uid"]),
+            labels: labels.map(|(key, value)| (key.clone(), text(value))).collect(),
+            conditions: object["status"]["conditions"].as_array().into_iter().flatten().map(read).collect(),
+            deleting: !object["metadata"]["deletionTimestamp"].is_null(),
+        };
+        for Condition { kind, status, .. } in &node.conditions {
+            let before = known.iter().find(|known| known.kind == *kind).map(|known| &known.status);
+            if before != Some(status) && !is_gone {
+                changes.push(Change::Condition { node: name.clone(), kind: kind.clone(), status: status.clone() });
+            }
+        }
+        if history.push(now, (!is_gone).then_some(node)) {
+            changes.push(Change::Node(name));
+        }
+    }
+
+    fn take_remediation(&mut self, now: Millis, name: String, object: &Value, is_gone: bool, changes: &mut Vec<Change>) {
+        let metadata = &object["metadata"];
+        let node = match metadata["annotations"]["remediation.medik8s.io/node-name"].as_str() {
+            Some(node) => node.to_owned(),
+            None => name.clone(),
+        };
+        if is_gone {
+            self.remediations.remove(&name);
+            return changes.push(Change::Removed { name, node });
+        }
+        let (uid, deleting) = (text(&metadata["uid"]), !metadata["deletionTimestamp"].is_null());
+        let held = metadata["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+        let owner = metadata["ownerReferences"][0]["uid"].as_str().map(str::to_owned);
+        let known = self.remediations.get(&name).filter(|known| known.uid == uid);
+        let (stored_at, creator) = known.map_or((now, self.writer.clone()), |known| (known.stored_at, known.creator.clone()));
+        changes.push(match known {
+            None => Change::Created { name: name.clone(), uid: uid.clone(), node: node.clone() },
+            Some(_) => Change::Updated { name: name.clone(), uid: uid.clone(), deleting },
+        });
+        self.remediations.insert(name, Remediation { uid, node, owner, stored_at, deleting, held, creator });
+    }
+
+    /// The policy of the check with this uid, as it is or was last.
+    pub fn check_of(&self, uid: &str) -> Option<(&String, &History<Policy>)> {
+        self.checks.iter().find(|(_, history)| history.latest().is_some_and(|policy| policy.uid == uid))
+    }
+
+    pub fn node(&self, name: &str) -> Option<&NodeState> {
+        self.nodes.get(name)?.current()
+    }
+}
+
+/// What something was, and since when.
+#[derive(Debug)]
+pub struct History<T>(VecDeque<(Millis, Option<T>)>);
+
+impl<T> Default for History<T> {
+    fn default() -> History<T> {
+        History(VecDeque::new())
+    }
+}
+
+impl<T: PartialEq> History<T> {
+    /// False if it was so already.
+    fn push(&mut self, now: Millis, state: Option<T>) -> bool {
+        if self.0.back().is_some_and(|(_, known)| *known == state) {
+            return false;
+        }
+        self.0.push_back((now, state));
+        while self.0.len() > 2 && self.0[1].0 < now - KEPT_FOR {
+            self.0.pop_front();
+        }
+        true
+    }
+}
+
+impl<T> History<T> {
+    pub fn current(&self) -> Option<&T> {
+        self.0.back()?.1.as_ref()
+    }
+
+    /// The last state in which it existed.
+    pub fn latest(&self) -> Option<&T> {
+        self.0.iter().rev().find_map(|(_, state)| state.as_ref())
+    }
+
+    pub fn changed_at(&self) -> Millis {
+        self.0.back().map_or(0, |(at, _)| *at)
+    }
+
+    /// All states that held at some time from `from` to `to`, each with when, within that, it held last; None while it
+    /// did not exist.
+    pub fn within(&self, from: Millis, to: Millis) -> impl Iterator<Item = (Millis, Option<&T>)> {
+        let before = self.0.front().filter(|(began, _)| *began > from).map(|_| (from, None));
+        let states = self.0.iter().enumerate().filter_map(move |(at, (began, state))| {
+            let ended = self.0.get(at + 1).map_or(Millis::MAX, |(next, _)| *next);
+            (*began <= to && ended >= from).then_some((ended.min(to), state.as_ref()))
+        });
+        before.into_iter().chain(states)
+    }
+}
+
+fn begin(now: Millis, api: &mut Api, path: &str) -> Watch {
+    let uri = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds=1000000");
+    let request = Request::get(uri).header("accept", "application/json").body(Vec::new()).expect("the path is well-formed");
+    match api.handle(now, request) {
+        Reply::Watch(watch) => watch,
+        Reply::Answer(answer) => panic!("{path} cannot be watched: {}", answer.status()),
+    }
+}
+
+fn parse(line: &[u8]) -> Value {
+    serde_json::from_slice(line).expect("the server writes JSON")
+}
+
+fn dated(value: &Value) -> Millis {
+    let stamp = value.as_str().and_then(|stamp| stamp.parse::<jiff::Timestamp>().ok());
+    stamp.map_or(0, |stamp| stamp.as_millisecond() - EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_tells_what_held_within_a_time() {
+        let mut history = History::default();
+        for (at, state) in [(10, Some("a")), (20, Some("b")), (30, None)] {
+            assert!(history.push(at, state));
+        }
+        assert!(!history.push(40, None), "no change");
+        let within = |from, to| history.within(from, to).collect::<Vec<_>>();
+        assert_eq!(within(12, 15), [(15, Some(&"a"))]);
+        assert_eq!(within(15, 25), [(20, Some(&"a")), (25, Some(&"b"))]);
+        assert_eq!(within(5, 12), [(5, None), (12, Some(&"a"))], "before it was there");
+        assert_eq!(within(35, 50), [(50, None)]);
+        assert_eq!((history.current(), history.latest(), history.changed_at()), (None, Some(&"b"), 30));
+    }
+}

@@ -1,0 +1,210 @@
+//! One controller process in virtual time: the loop of `driver/src/pump.rs` without its sockets.
+
+use std::collections::BTreeMap;
+
+use resus_core::decision::{Because, Decision, Verdict};
+use resus_core::effect::Effect;
+use resus_core::facts::{Claim, Name, Served, Source};
+use resus_core::input::Input;
+use resus_core::lease::{Election, Timing};
+use resus_core::plan::{Plan, plan};
+use resus_core::world::World;
+
+use crate::clock::{Millis, ProcessClock, SECOND};
+use crate::watcher::Watcher;
+
+/// As in the driver.
+const TURN_WITHIN: Millis = 5 * SECOND;
+const STOP_WITHIN: Millis = 8 * SECOND;
+
+pub struct Replica {
+    pub number: usize,
+    /// How often it has been started.
+    pub lives: u32,
+    pub process: Option<Process>,
+    /// Until then the process stands still, and the world goes on.
+    pub frozen_until: Millis,
+    /// How far the wall clock of its host is ahead.
+    pub ahead: Millis,
+}
+
+pub struct Process {
+    /// Unlike that of any other process.
+    pub identity: String,
+    pub clock: ProcessClock,
+    pub world: World,
+    pub watches: BTreeMap<Source, Watching>,
+    /// Requests that wait for an answer.
+    pub open: BTreeMap<u64, Purpose>,
+    /// The truth about looks: when the last answered one at each node was executed.
+    pub looked_at: BTreeMap<Name, Millis>,
+    decided: BTreeMap<(Name, Name), (Verdict, Because)>,
+    changed: bool,
+    pub wake_at: Millis,
+    rests_until: Millis,
+    led: bool,
+    stop_by: Option<Millis>,
+}
+
+pub struct Watching {
+    pub served: Option<Served>,
+    pub watcher: Watcher,
+    /// The request under way, and then the connection that came of it.
+    pub call: u64,
+    /// For when a wake-up is on the agenda.
+    pub timer_at: Option<Millis>,
+}
+
+pub enum Purpose {
+    Effect(Effect),
+    Watch(Source),
+}
+
+/// What comes of one turn of the loop.
+pub struct Turn {
+    /// Decisions that are news.
+    pub decisions: Vec<Decision>,
+    /// All decisions, for counters.
+    pub all: Vec<Decision>,
+    /// Set when leadership changed.
+    pub leads: Option<bool>,
+    /// Each with the time from which it must not be sent any more.
+    pub sends: Vec<(Effect, Option<Millis>)>,
+    pub begins: Vec<(Source, Option<Served>)>,
+    pub ends: Vec<Watching>,
+}
+
+impl Replica {
+    pub fn new(number: usize) -> Replica {
+        Replica { number, lives: 0, process: None, frozen_until: 0, ahead: 0 }
+    }
+
+    pub fn start(&mut self, now: Millis) {
+        self.lives += 1;
+        let identity = format!("replica-{}-{}", self.number, self.lives);
+        let election = Election::new(identity.as_str().into(), Timing::default());
+        self.process = Some(Process {
+            identity,
+            clock: ProcessClock::new(now, self.ahead),
+            world: World::new(election, Claim::Marked),
+            watches: BTreeMap::new(),
+            open: BTreeMap::new(),
+            looked_at: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            changed: true,
+            wake_at: now,
+            rests_until: now,
+            led: false,
+            stop_by: None,
+        });
+    }
+
+    /// Does it believe that it leads, and so act? One that stops acts no more.
+    pub fn leads(&self, now: Millis) -> bool {
+        self.process.as_ref().is_some_and(|process| {
+            let election = &process.world.election;
+            election.leads(process.clock.read(now).mono) && !election.stopping
+        })
+    }
+}
+
+impl Process {
+    pub fn take(&mut self, inputs: Vec<Input>, now: Millis) {
+        for input in inputs {
+            self.changed |= self.world.apply(input, self.clock.read(now));
+        }
+    }
+
+    pub fn stop(&mut self, now: Millis) {
+        self.stop_by.get_or_insert(now + STOP_WITHIN);
+        self.take(vec![Input::Stop], now);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stop_by.is_some()
+    }
+
+    /// The end of a pass through the loop: plans if it is time to. `rest` is how long planning must not begin again.
+    pub fn turn_if_due(&mut self, now: Millis, rest: Millis) -> Option<Turn> {
+        if self.changed && now < self.rests_until {
+            self.wake_at = if self.wake_at <= now { self.rests_until } else { self.wake_at.min(self.rests_until) };
+            return None;
+        }
+        (self.changed || now >= self.wake_at).then(|| self.turn(now, rest))
+    }
+
+    /// A process that was asked to stop, and has.
+    pub fn has_stopped(&self, now: Millis) -> bool {
+        let is_done =
+            self.world.election.is_over(self.clock.read(now).mono) && !self.world.flights.any_unanswered() && !self.changed;
+        self.stop_by.is_some_and(|by| now >= by || is_done)
+    }
+
+    fn turn(&mut self, now: Millis, rest: Millis) -> Turn {
+        let read = self.clock.read(now);
+        let plan = plan(&self.world, read);
+        let mut turn = Turn {
+            decisions: self.news(&plan),
+            leads: (plan.leads != self.led).then_some(plan.leads),
+            sends: Vec::new(),
+            begins: Vec::new(),
+            ends: Vec::new(),
+            all: Vec::new(),
+        };
+        self.led = plan.leads;
+        self.rewatch(&plan, now, &mut turn);
+        let leads_until = plan.leads_until.map(|at| self.clock.true_time(at));
+        for effect in plan.effects {
+            self.world.sent(&effect, read);
+            let not_after = leads_until.filter(|_| !matches!(effect, Effect::Lease(_)));
+            turn.sends.push((effect, not_after));
+        }
+        turn.all = plan.decisions;
+        self.changed = false;
+        self.rests_until = now + rest;
+        let latest = self.stop_by.map_or(now + TURN_WITHIN, |by| by.min(now + TURN_WITHIN));
+        self.wake_at = plan.wake_at.map_or(latest, |at| self.clock.true_time(at).min(latest)).max(now + 1);
+        turn
+    }
+
+    fn rewatch(&mut self, plan: &Plan, now: Millis, turn: &mut Turn) {
+        let unwanted: Vec<Source> = self.watches.keys().filter(|source| !plan.watches.contains(source)).cloned().collect();
+        for source in unwanted {
+            turn.ends.extend(self.watches.remove(&source));
+            self.world.apply(Input::Stopped(source), self.clock.read(now));
+        }
+        for source in &plan.watches {
+            let served = match source {
+                Source::Objects(kind) => self.world.served(kind).cloned(),
+                Source::Nodes | Source::Checks | Source::Kinds => None,
+            };
+            if self.watches.get(source).is_some_and(|watching| watching.served == served) {
+                continue;
+            }
+            turn.ends.extend(self.watches.remove(source));
+            turn.begins.push((source.clone(), served));
+        }
+    }
+
+    /// Each decision is told once, when it changes, as the driver logs it.
+    fn news(&mut self, plan: &Plan) -> Vec<Decision> {
+        let mut news = Vec::new();
+        let mut decided = BTreeMap::new();
+        for decision in &plan.decisions {
+            let Decision { check, node, verdict, because } = decision;
+            let key = (check.clone(), node.clone());
+            let is_news = match self.decided.get(&key) {
+                Some((known, reason)) => known != verdict || !reason.is_like(because),
+                None => *verdict != Verdict::Leave,
+            };
+            if is_news {
+                news.push(decision.clone());
+            }
+            if *verdict != Verdict::Leave {
+                decided.insert(key, (*verdict, because.clone()));
+            }
+        }
+        self.decided = decided;
+        news
+    }
+}

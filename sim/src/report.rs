@@ -1,0 +1,80 @@
+//! What is to be said about a run?
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use resus_core::decision::{Because, Verdict};
+
+use crate::clock::Millis;
+use crate::happening::{Clocked, Happening, Violation};
+
+pub struct Report {
+    pub seed: u64,
+    /// The same for the same seed and code.
+    pub hash: u64,
+    pub violations: Vec<Violation>,
+    /// How often each fault, each decision and each kind of write happened.
+    pub counters: BTreeMap<&'static str, u64>,
+    pub simulated_for: Millis,
+    /// The last part of the story; of a run that went wrong, up to the first violation.
+    pub story: Vec<Happening>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { seed, hash, violations, counters, simulated_for, story } = self;
+        for happening in story {
+            writeln!(f, "{happening}")?;
+        }
+        writeln!(f, "seed {seed}: {} simulated, trace {hash:016x}", Clocked(*simulated_for))?;
+        for (what, times) in counters {
+            writeln!(f, "  {times:6} {what}")?;
+        }
+        for violation in violations {
+            writeln!(f, "{violation}")?;
+        }
+        Ok(())
+    }
+}
+
+pub fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Leave => "verdict leave",
+        Verdict::Wait => "verdict wait",
+        Verdict::Hold => "verdict hold",
+        Verdict::Start => "verdict start",
+        Verdict::Keep => "verdict keep",
+        Verdict::Remove => "verdict remove",
+    }
+}
+
+pub fn because_word(because: &Because) -> &'static str {
+    match because {
+        Because::Healthy => "because healthy",
+        Because::Pending(_) => "because pending",
+        Because::NeverReported { .. } => "because never reported",
+        Because::NodeLeaving => "because node leaving",
+        Because::Unreadable { .. } => "because unreadable",
+        Because::Expired(_) => "because expired",
+        Because::Stale { .. } => "because stale",
+        Because::KindNotServed { .. } => "because kind not served",
+        Because::TemplateMissing { .. } => "because template missing",
+        Because::TemplateInvalid { .. } => "because template invalid",
+        Because::PolicyInvalid { .. } => "because policy invalid",
+        Because::Paused { .. } => "because paused",
+        Because::TooManyUnhealthy { .. } => "because too many unhealthy",
+        Because::Overlapping { .. } => "because overlapping",
+        Because::Occupied { .. } => "because occupied",
+        Because::Leaving { .. } => "because leaving",
+        Because::NotLeading => "because not leading",
+        Because::Removed { .. } => "because removed",
+        Because::Looking => "because looking",
+        Because::Queued => "because queued",
+        Because::Creating { .. } => "because creating",
+        Because::Refused { .. } => "because refused",
+        Because::Remediating { .. } => "because remediating",
+        Because::NotSelected => "because not selected",
+        Because::NodeGone => "because node gone",
+        Because::NodeGoneProviderBusy { .. } => "because node gone, provider busy",
+    }
+}

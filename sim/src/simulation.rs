@@ -1,0 +1,347 @@
+//! The whole cluster in virtual time: one event after the other, until the scenario ends.
+
+use std::collections::BTreeMap;
+
+use http::{Request, Response};
+use resus_apiserver::Watch;
+use resus_core::effect::Effect;
+use resus_core::facts::Source;
+use resus_core::nhc::hash;
+
+use crate::api::{Api, Topic};
+use crate::clock::{Agenda, Millis, SECOND};
+use crate::happening::{Happening, Violation, What};
+use crate::ledger::{Change, Ledger};
+use crate::liveness::{JUDGE_EACH, Liveness};
+use crate::machine::{LIFECYCLE_EACH, Machine, bind_pods, watch_over};
+use crate::net::Net;
+use crate::oracle::Intent;
+use crate::provider::{Job, Next, Provider};
+use crate::replica::Replica;
+use crate::rng::Rng;
+use crate::scenario::Scenario;
+use crate::trace::Trace;
+
+pub struct Simulation {
+    pub(crate) scenario: Scenario,
+    pub(crate) agenda: Agenda<Event>,
+    pub(crate) api: Api,
+    pub(crate) ledger: Ledger,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) provider: Provider,
+    pub(crate) net: Net,
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) connections: BTreeMap<u64, Connection>,
+    pub(crate) trace: Trace,
+    /// For choices that are made when something happens.
+    pub(crate) rng: Rng,
+    /// For the loops of the controllers.
+    pub(crate) pace: Rng,
+    pub(crate) calls: u64,
+    /// Who stands in the leader lease, as the server stored it.
+    pub(crate) holder: Option<String>,
+    /// Since the faults ended.
+    pub(crate) liveness: Option<Liveness>,
+    /// The node lifecycle controller's.
+    patience: Millis,
+    ended: bool,
+}
+
+/// A watch that is open, seen from the server.
+pub(crate) struct Connection {
+    pub replica: usize,
+    pub source: Source,
+    pub topic: Option<Topic>,
+    pub watch: Watch,
+    /// It will be read soon.
+    pub pulling: bool,
+    /// Lines arrive in order: none before this.
+    pub due_at: Millis,
+}
+
+pub(crate) enum Event {
+    Act(usize),
+    Beat(usize),
+    Lifecycle,
+    Booted(usize, u32),
+    Provider(Job),
+    /// What Kubernetes' own controllers do, and bookmarks.
+    Tend,
+    Wake {
+        replica: usize,
+        life: u32,
+    },
+    Depart {
+        replica: usize,
+        life: u32,
+        effect: Box<Effect>,
+        not_after: Option<Millis>,
+    },
+    Execute(Box<Call>),
+    Hear {
+        replica: usize,
+        call: u64,
+        heard: Heard,
+    },
+    TimeOut {
+        replica: usize,
+        call: u64,
+    },
+    Timer {
+        replica: usize,
+        source: Source,
+        life: u32,
+    },
+    Pull(u64),
+    Lines {
+        connection: u64,
+        lines: Vec<Vec<u8>>,
+        ended: bool,
+    },
+    Heal,
+    Judge,
+    End,
+}
+
+/// A request on its way to the server.
+pub(crate) struct Call {
+    pub number: u64,
+    pub replica: usize,
+    pub request: Request<Vec<u8>>,
+    /// None for lists and watches.
+    pub effect: Option<Effect>,
+    pub intent: Intent,
+    /// When its sender hears the answer; None if it never does.
+    pub answered: Option<Millis>,
+}
+
+pub(crate) enum Heard {
+    Answer { response: Response<Vec<u8>>, executed_at: Millis },
+    Opened(Box<Watch>),
+    Lost,
+}
+
+/// Bookmarks come once a minute; to look for them so often is soon enough.
+const TEND_EACH: Millis = 10 * SECOND;
+
+impl Simulation {
+    pub fn new(scenario: Scenario) -> Simulation {
+        let seed = scenario.seed;
+        let mut api = Api::new(hash(&["uids", &seed.to_string()]));
+        let mut ledger = Ledger::default();
+        api.install();
+        ledger.open(&mut api);
+        if scenario.provider.installed {
+            api.install_provider(0);
+            ledger.open_provider(0, &mut api);
+        }
+        scenario.machines.iter().for_each(|spec| bind_pods(spec, &mut api));
+        let mut pace = Rng::of(seed, "pace");
+        let mut simulation = Simulation {
+            agenda: Agenda::new(),
+            machines: scenario.machines.iter().cloned().map(Machine::new).collect(),
+            provider: Provider::new(scenario.provider.clone(), Rng::of(seed, "provider")),
+            net: Net::new(scenario.net.clone(), scenario.replicas, Rng::of(seed, "net")),
+            replicas: (0..scenario.replicas).map(Replica::new).collect(),
+            connections: BTreeMap::new(),
+            trace: Trace::default(),
+            rng: Rng::of(seed, "acts"),
+            patience: pace.within(40 * SECOND..=50 * SECOND),
+            pace,
+            calls: 0,
+            holder: None,
+            liveness: None,
+            ended: false,
+            api,
+            ledger,
+            scenario,
+        };
+        simulation.schedule();
+        simulation.look_around();
+        simulation
+    }
+
+    fn schedule(&mut self) {
+        let Simulation { agenda, scenario, machines, pace, .. } = self;
+        for (number, machine) in machines.iter_mut().enumerate() {
+            // All machines register at once; then each has a rhythm of its own.
+            machine.beat(0, &mut self.api, &self.ledger);
+            agenda.enter(pace.within(0..=machine.spec.beats_each), Event::Beat(number));
+        }
+        for (number, (at, _)) in scenario.acts.iter().enumerate() {
+            agenda.enter(*at, Event::Act(number));
+        }
+        if let Some(at) = scenario.heals_at {
+            agenda.enter(at, Event::Heal);
+        }
+        agenda.enter(LIFECYCLE_EACH, Event::Lifecycle);
+        agenda.enter(TEND_EACH, Event::Tend);
+        agenda.enter(scenario.ends_at, Event::End);
+        for replica in 0..scenario.replicas {
+            self.start(replica);
+        }
+    }
+
+    /// Goes on until something notable happens; None: the end.
+    pub fn step(&mut self) -> Option<Happening> {
+        loop {
+            if let Some(happening) = self.trace.news.pop_front() {
+                return Some(happening);
+            }
+            if self.ended {
+                return None;
+            }
+            let event = self.agenda.pop()?;
+            self.happen(event);
+            self.look_around();
+        }
+    }
+
+    pub fn now(&self) -> Millis {
+        self.agenda.now()
+    }
+
+    pub fn machines(&self) -> &[Machine] {
+        &self.machines
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    pub fn violations(&self) -> &[Violation] {
+        &self.trace.violations
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.now();
+        match event {
+            Event::Act(number) => {
+                let act = self.scenario.acts[number].1.clone();
+                self.act(&act);
+            }
+            Event::Beat(number) => {
+                let machine = &mut self.machines[number];
+                machine.beat(now, &mut self.api, &self.ledger);
+                let rest = machine.rests_for();
+                self.agenda.after(rest + self.pace.within(-rest / 10..=rest / 10), Event::Beat(number));
+            }
+            Event::Lifecycle => {
+                watch_over(&self.machines, now, self.patience, &mut self.api, &self.ledger);
+                self.agenda.after(LIFECYCLE_EACH, Event::Lifecycle);
+            }
+            Event::Booted(number, boots) => self.booted(number, boots),
+            Event::Provider(job) => {
+                let next = self.provider.works(job, now, &mut self.api, &self.ledger);
+                next.into_iter().for_each(|next| self.provide(next));
+            }
+            Event::Tend => {
+                self.api.tend(now);
+                self.pull(|_| true);
+                self.agenda.after(TEND_EACH, Event::Tend);
+            }
+            Event::Wake { replica, life } => self.wake(replica, life),
+            Event::Depart { replica, life, effect, not_after } => self.depart(replica, life, effect, not_after),
+            Event::Execute(call) => self.execute(*call),
+            Event::Hear { replica, call, heard } => self.hear(replica, call, heard),
+            Event::TimeOut { replica, call } => self.time_out(replica, call),
+            Event::Timer { replica, source, life } => self.timer(replica, &source, life),
+            Event::Pull(connection) => self.read_connection(connection),
+            Event::Lines { connection, lines, ended } => self.lines(connection, lines, ended),
+            Event::Heal => self.heal(),
+            Event::Judge => self.judge(),
+            Event::End => self.end(),
+        }
+    }
+
+    /// After every event: what was stored by it, and who leads now.
+    fn look_around(&mut self) {
+        let now = self.now();
+        let touched = self.api.take_touched();
+        if !touched.is_empty() {
+            self.read_ledger();
+            self.pull(|topic| touched.contains(&topic));
+        }
+        let leaders: Vec<usize> =
+            self.replicas.iter().filter(|replica| replica.leads(now)).map(|replica| replica.number).collect();
+        if leaders.len() > 1 {
+            self.trace.violated("S5", now, format!("replicas {leaders:?} all believe that they lead"));
+        }
+    }
+
+    pub(crate) fn read_ledger(&mut self) {
+        let now = self.now();
+        for change in self.ledger.read(now, &mut self.api) {
+            if let Some(liveness) = &mut self.liveness {
+                liveness.changed_at = now;
+            }
+            match change {
+                Change::Condition { node, kind, status } => self.trace.tell(now, What::Condition { node, kind, status }),
+                Change::Created { name, uid, node } => {
+                    let by = self.ledger.remediations.get(&name).map(|one| one.creator.clone()).unwrap_or_default();
+                    self.trace.tell(now, What::Created { remediation: name.clone(), node, by });
+                    let next = self.provider.sees(name, uid, false);
+                    self.provide(next);
+                }
+                Change::Updated { name, uid, deleting: true } => {
+                    let next = self.provider.sees(name, uid, true);
+                    self.provide(next);
+                }
+                Change::Removed { name, node } => self.trace.tell(now, What::Removed { remediation: name, node }),
+                Change::Updated { .. } | Change::Node(_) | Change::Check | Change::Template => {}
+            }
+        }
+    }
+
+    pub(crate) fn provide(&mut self, next: Next) {
+        match next {
+            Next::After(wait, job) => self.agenda.after(wait, Event::Provider(job)),
+            Next::Count(what) => self.trace.count(what),
+            Next::Reset { node } => {
+                if let Some(number) = self.machines.iter().position(|machine| machine.spec.name == node) {
+                    self.reset(number);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn reset(&mut self, number: usize) {
+        let now = self.now();
+        let machine = &mut self.machines[number];
+        machine.resets(now);
+        self.agenda.after(machine.spec.boots_for, Event::Booted(number, machine.boots));
+    }
+
+    fn booted(&mut self, number: usize, boots: u32) {
+        let now = self.now();
+        let machine = &mut self.machines[number];
+        if machine.boots == boots && machine.has_booted() {
+            let node = machine.spec.name.clone();
+            machine.beat(now, &mut self.api, &self.ledger);
+            self.trace.tell(now, What::Booted { node });
+        }
+    }
+
+    fn judge(&mut self) {
+        let now = self.now();
+        let found = self.liveness.as_mut().map(|liveness| liveness.judge(&self.ledger, now));
+        self.violated(found.unwrap_or_default());
+        self.agenda.after(JUDGE_EACH, Event::Judge);
+    }
+
+    fn end(&mut self) {
+        let now = self.now();
+        let found = self.liveness.as_ref().map(|liveness| liveness.judge_end(&self.ledger, now));
+        self.violated(found.unwrap_or_default());
+        self.ended = true;
+    }
+
+    pub(crate) fn violated(&mut self, found: impl IntoIterator<Item = (&'static str, String)>) {
+        let now = self.now();
+        found.into_iter().for_each(|(rule, story)| self.trace.violated(rule, now, story));
+    }
+}

@@ -1,0 +1,311 @@
+//! Between the controllers and the API: requests, their execution, answers and time-outs.
+
+use http::{Response, StatusCode};
+use resus_apiserver::Reply;
+use resus_core::effect::Effect;
+use resus_core::input::Input;
+use resus_core::lease::REQUEST_TIMEOUT;
+use resus_k8s::{answer, encode};
+use serde_json::{Value, json};
+
+use crate::clock::Millis;
+use crate::happening::What;
+use crate::net::Fate;
+use crate::oracle::{BLIND_FOR, Intent, judge_creation, judge_deletion};
+use crate::replica::{Purpose, Turn};
+use crate::scenario::NAMESPACE;
+use crate::simulation::{Call, Event, Heard, Simulation};
+
+const TIMEOUT: Millis = REQUEST_TIMEOUT.as_millis() as Millis;
+/// Between the plan and the moment at which a request leaves the process.
+const DEPARTS_WITHIN: Millis = 3;
+/// Planning has a tenth of the time at most, and so rests up to this long.
+const REST_MAX: Millis = 50;
+
+impl Simulation {
+    pub(crate) fn start(&mut self, replica: usize) {
+        let now = self.now();
+        if self.replicas[replica].process.is_none() {
+            self.replicas[replica].start(now);
+            self.settle(replica);
+        }
+    }
+
+    /// As by a power cut: nothing is said to anybody.
+    pub(crate) fn kill(&mut self, replica: usize) {
+        (self.replicas[replica].process, self.replicas[replica].frozen_until) = (None, self.now());
+        self.connections.retain(|_, connection| connection.replica != replica);
+    }
+
+    pub(crate) fn wake(&mut self, replica: usize, life: u32) {
+        if self.is_present(replica, life) && !self.postponed(replica, || Event::Wake { replica, life }) {
+            self.settle(replica);
+        }
+    }
+
+    /// The end of each pass through a controller's loop.
+    pub(crate) fn settle(&mut self, replica: usize) {
+        let now = self.now();
+        let rest = self.pace.within(0..=REST_MAX);
+        let Some(process) = &mut self.replicas[replica].process else { return };
+        let (before, turn) = (process.wake_at, process.turn_if_due(now, rest));
+        if process.has_stopped(now) {
+            self.trace.count("replica has stopped");
+            return self.kill(replica);
+        }
+        let (wake_at, turned, life) = (process.wake_at, turn.is_some(), self.replicas[replica].lives);
+        if turned || wake_at != before {
+            self.agenda.enter(wake_at, Event::Wake { replica, life });
+        }
+        if let Some(turn) = turn {
+            self.carry_out(replica, turn);
+        }
+    }
+
+    fn carry_out(&mut self, replica: usize, turn: Turn) {
+        let (now, life) = (self.now(), self.replicas[replica].lives);
+        for decision in &turn.all {
+            self.trace.count(crate::report::verdict_word(decision.verdict));
+            self.trace.count(crate::report::because_word(&decision.because));
+        }
+        if let Some(leads) = turn.leads {
+            self.trace.tell(now, if leads { What::Leads { replica } } else { What::LeadsNoMore { replica } });
+        }
+        for decision in turn.decisions {
+            self.trace.tell(now, What::Decided { replica, decision });
+        }
+        for watching in turn.ends {
+            self.connections.remove(&watching.call);
+        }
+        for (source, served) in turn.begins {
+            self.begin_watch(replica, &source, served);
+        }
+        for (effect, not_after) in turn.sends {
+            let wait = self.pace.within(0..=DEPARTS_WITHIN);
+            self.agenda.after(wait, Event::Depart { replica, life, effect: Box::new(effect), not_after });
+        }
+    }
+
+    /// A request leaves the process, unless another may lead by now.
+    pub(crate) fn depart(&mut self, replica: usize, life: u32, effect: Box<Effect>, not_after: Option<Millis>) {
+        let now = self.now();
+        if !self.is_present(replica, life)
+            || self.postponed(replica, || Event::Depart { replica, life, effect: effect.clone(), not_after })
+        {
+            return;
+        }
+        if not_after.is_some_and(|at| now >= at) {
+            self.trace.count("effect unsent");
+            return self.tell(replica, answer::unsent(&effect));
+        }
+        let intent = self.intent(replica, Some(&effect));
+        self.must_hold_the_lease(&effect, &intent);
+        let request = encode::encode(&effect, NAMESPACE);
+        let call = self.send(replica, request, Some((*effect).clone()), intent, TIMEOUT);
+        if let Some(process) = &mut self.replicas[replica].process {
+            process.open.insert(call, Purpose::Effect(*effect));
+        }
+    }
+
+    /// S5: who writes stands in the lease.
+    fn must_hold_the_lease(&mut self, effect: &Effect, intent: &Intent) {
+        let writes = matches!(effect, Effect::Create(_) | Effect::Delete { .. } | Effect::Emit(_) | Effect::Status { .. });
+        if writes && self.holder.as_ref() != Some(&intent.identity) {
+            let story = format!("{} sends {:?} while {:?} holds the lease", intent.identity, effect.key(), self.holder);
+            self.violated([("S5", story)]);
+        }
+    }
+
+    pub(crate) fn intent(&self, replica: usize, effect: Option<&Effect>) -> Intent {
+        let process = self.replicas[replica].process.as_ref();
+        let looked_at = match effect {
+            Some(Effect::Create(creation)) => process.and_then(|process| process.looked_at.get(&creation.node).copied()),
+            _ => None,
+        };
+        Intent {
+            identity: process.map(|process| process.identity.clone()).unwrap_or_default(),
+            sent_at: self.now(),
+            looked_at,
+            slack: process.map_or(0, |process| process.clock.ahead_at_first.max(0)),
+        }
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        replica: usize,
+        request: http::Request<Vec<u8>>,
+        effect: Option<Effect>,
+        intent: Intent,
+        patience: Millis,
+    ) -> u64 {
+        self.calls += 1;
+        let number = self.calls;
+        let fate = self.net.fate(replica, self.api.is_up);
+        if let Some(word) = fate.word() {
+            self.trace.count(word);
+        }
+        let now = self.now();
+        let lost = |told| (told, Event::Hear { replica, call: number, heard: Heard::Lost });
+        let execute = |at, answered| (at, Event::Execute(Box::new(Call { number, replica, request, effect, intent, answered })));
+        match fate {
+            Fate::Through { executed, answered } => self.enter_after(execute(executed, Some(now + answered))),
+            Fate::Refused { code, answered } => {
+                let heard = Heard::Answer { response: refusal(code), executed_at: now };
+                self.enter_after((answered, Event::Hear { replica, call: number, heard }));
+            }
+            Fate::CutBefore { told } => self.enter_after(lost(told)),
+            Fate::CutAfter { executed, told } => {
+                self.enter_after(execute(executed, None));
+                told.into_iter().for_each(|told| self.enter_after(lost(told)));
+            }
+            Fate::Nowhere => {}
+        }
+        self.agenda.after(patience, Event::TimeOut { replica, call: number });
+        number
+    }
+
+    fn enter_after(&mut self, (wait, event): (Millis, Event)) {
+        self.agenda.after(wait, event);
+    }
+
+    /// The server does what was asked.
+    pub(crate) fn execute(&mut self, call: Call) {
+        let Call { number, replica, request, effect, intent, answered } = call;
+        let now = self.now();
+        let (method, uri) = (request.method().clone(), request.uri().to_string());
+        let removed = match &effect {
+            Some(Effect::Delete { key, .. }) => self.ledger.remediations.get(&*key.name).cloned(),
+            _ => None,
+        };
+        let heard = match self.api.is_up {
+            false => Heard::Lost,
+            true => match self.api.handle(now, request) {
+                Reply::Answer(response) => Heard::Answer { response, executed_at: now },
+                Reply::Watch(watch) => Heard::Opened(Box::new(watch)),
+            },
+        };
+        if let Heard::Answer { response, .. } = &heard {
+            let code = response.status().as_u16().to_le_bytes();
+            self.trace
+                .feed(now, &[intent.identity.as_bytes(), method.as_str().as_bytes(), uri.as_bytes(), &code, response.body()]);
+            if let Some(effect) = effect.filter(|_| response.status().is_success()) {
+                self.executed(&effect, &intent, removed, response);
+            }
+        }
+        if let Some(at) = answered {
+            self.agenda.enter(at, Event::Hear { replica, call: number, heard });
+        }
+    }
+
+    /// What the oracles have to say about what was stored.
+    fn executed(
+        &mut self,
+        effect: &Effect,
+        intent: &Intent,
+        removed: Option<crate::ledger::Remediation>,
+        response: &Response<Vec<u8>>,
+    ) {
+        let now = self.now();
+        let blind_for = BLIND_FOR + self.scenario.net.lag_max;
+        self.ledger.writer = intent.identity.clone();
+        self.read_ledger();
+        self.ledger.writer.clear();
+        let found = match effect {
+            Effect::Create(creation) => judge_creation(&self.ledger, &creation.key.name, intent, now, blind_for),
+            Effect::Delete { .. } => {
+                removed.and_then(|removed| judge_deletion(&self.ledger, &removed, intent, blind_for)).into_iter().collect()
+            }
+            Effect::Lease(_) => {
+                let lease: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+                let holder = lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned);
+                if lease["kind"] == "Lease" && holder != self.holder {
+                    self.holder = holder;
+                    self.liveness.iter_mut().for_each(|liveness| liveness.changed_at = now);
+                }
+                return;
+            }
+            Effect::Look { .. } | Effect::Read { .. } | Effect::Discover { .. } => return,
+            Effect::Emit(_) | Effect::Status { .. } => Vec::new(),
+        };
+        self.trace.count(effect.key().verb());
+        self.violated(found);
+        let what = format!("{} writes {:?}", intent.identity, effect.key());
+        let found = self.liveness.as_ref().and_then(|liveness| liveness.judge_write(&self.ledger, now, &what));
+        self.violated(found);
+    }
+
+    pub(crate) fn hear(&mut self, replica: usize, call: u64, heard: Heard) {
+        let now = self.now();
+        if self.replicas[replica].frozen_until > now && self.replicas[replica].process.is_some() {
+            let until = self.replicas[replica].frozen_until;
+            return self.agenda.enter(until, Event::Hear { replica, call, heard });
+        }
+        let Some(process) = &mut self.replicas[replica].process else { return };
+        match process.open.remove(&call) {
+            None => {}
+            Some(Purpose::Effect(effect)) => {
+                let input = match heard {
+                    Heard::Answer { response, executed_at } => {
+                        if let (Effect::Look { node }, true) = (&effect, response.status().is_success()) {
+                            process.looked_at.insert(node.clone(), executed_at);
+                        }
+                        answer::decode(&effect, &response)
+                    }
+                    Heard::Opened(_) | Heard::Lost => answer::lost(&effect, "the connection was lost".to_owned()),
+                };
+                self.tell(replica, input);
+            }
+            Some(Purpose::Watch(source)) => self.hear_watch(replica, call, &source, heard),
+        }
+    }
+
+    pub(crate) fn time_out(&mut self, replica: usize, call: u64) {
+        let now = self.now();
+        let Some(process) = &mut self.replicas[replica].process else { return };
+        if !process.open.contains_key(&call) {
+            return;
+        }
+        // Who wakes up late finds the answer before the time-out.
+        if self.replicas[replica].frozen_until > now {
+            let until = self.replicas[replica].frozen_until + 1;
+            return self.agenda.enter(until, Event::TimeOut { replica, call });
+        }
+        self.trace.count("request timed out");
+        self.hear(replica, call, Heard::Lost);
+    }
+
+    fn tell(&mut self, replica: usize, input: Input) {
+        let now = self.now();
+        if let Some(process) = &mut self.replicas[replica].process {
+            process.take(vec![input], now);
+        }
+        self.settle(replica);
+    }
+
+    pub(crate) fn is_present(&self, replica: usize, life: u32) -> bool {
+        self.replicas[replica].lives == life && self.replicas[replica].process.is_some()
+    }
+
+    /// A process that stands still does it when it goes on.
+    pub(crate) fn postponed(&mut self, replica: usize, event: impl FnOnce() -> Event) -> bool {
+        let (now, until) = (self.now(), self.replicas[replica].frozen_until);
+        if until > now {
+            self.agenda.enter(until, event());
+        }
+        until > now
+    }
+}
+
+fn refusal(code: u16) -> Response<Vec<u8>> {
+    let mut status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+        "message": "the server is currently unable to handle the request", "reason": "ServiceUnavailable",
+    });
+    if code == 429 {
+        status["reason"] = json!("TooManyRequests");
+        status["details"] = json!({"retryAfterSeconds": 1});
+    }
+    let mut response = Response::new(status.to_string().into_bytes());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    response
+}

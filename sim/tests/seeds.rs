@@ -1,0 +1,72 @@
+//! Seeds: one number draws a cluster, its checks and its faults.
+//!
+//!     RESUS_SEEDS=5000 cargo test --release -p resus-sim    more of them
+//!     RESUS_SEED=17 cargo test -p resus-sim seeds -- --nocapture    the whole story of one
+
+use std::collections::BTreeMap;
+
+use resus_sim::report::Report;
+use resus_sim::run::{run, tell};
+use resus_sim::scenario::Failure;
+
+/// Enough to meet every fault and every decision several times.
+const SEEDS: u64 = 200;
+/// Each so manyeth seed runs twice.
+const TWICE: u64 = 8;
+/// Of a story that went wrong.
+const LINES: usize = 60;
+
+#[test]
+fn seeds_keep_every_promise() {
+    if let Some(seed) = number("RESUS_SEED") {
+        let report = tell(seed, |happening| println!("{happening}"));
+        println!("{}", Report { story: Vec::new(), ..report });
+        return;
+    }
+    let mut counters: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut failed = Vec::new();
+    let seeds = number("RESUS_SEEDS").unwrap_or(SEEDS);
+    for seed in 0..seeds {
+        let report = run(seed);
+        if seed % TWICE == 0 {
+            assert_eq!(report.hash, run(seed).hash, "seed {seed} does not go the same way twice");
+        }
+        for (what, times) in &report.counters {
+            *counters.entry(what).or_default() += times;
+        }
+        if let Some(violation) = report.violations.first() {
+            if failed.is_empty() {
+                let skipped = report.story.len().saturating_sub(LINES);
+                report.story.iter().skip(skipped).for_each(|happening| println!("{happening}"));
+            }
+            failed.push(format!("RESUS_SEED={seed}: {violation}"));
+        }
+    }
+    assert!(failed.is_empty(), "{} of {seeds} seeds went wrong:\n{}", failed.len(), failed.join("\n"));
+    let missing: Vec<&str> = expected().into_iter().filter(|what| !counters.contains_key(what)).collect();
+    assert!(seeds < SEEDS || missing.is_empty(), "the simulator has lost its teeth: none of {missing:?} in {counters:#?}");
+}
+
+/// What must have happened somewhere: every kind of failure, fault, decision and write.
+fn expected() -> Vec<&'static str> {
+    let mut all: Vec<&str> = Failure::ALL.iter().map(|failure| failure.word()).collect();
+    all.extend(["zone fails", "mend", "planned reboot", "node removed", "node leaves", "node relabelled"]);
+    all.extend(["check written", "check dropped", "check paused", "template dropped", "provider installed"]);
+    all.extend(["remediation removed", "name occupied", "provider never acts", "provider fails", "provider holds"]);
+    all.extend(["api down", "history compacted", "link cut", "watches lag", "watches dropped"]);
+    all.extend(["replica killed", "replica stopped", "replica has stopped", "replica frozen", "clock stepped"]);
+    all.extend(["request slow", "request refused", "request cut before", "answer lost", "request late", "request nowhere"]);
+    all.extend(["request timed out", "effect unsent", "create", "delete", "event", "status"]);
+    all.extend(["verdict leave", "verdict wait", "verdict hold", "verdict start", "verdict keep", "verdict remove"]);
+    // Not among them: an object that the API server would not store, and more requests at once than there are nodes.
+    all.extend(["because healthy", "because pending", "because never reported", "because node leaving", "because stale"]);
+    all.extend(["because kind not served", "because template missing", "because template invalid", "because paused"]);
+    all.extend(["because too many unhealthy", "because overlapping", "because occupied", "because leaving"]);
+    all.extend(["because not leading", "because removed", "because looking", "because creating", "because refused"]);
+    all.extend(["because remediating", "because not selected", "because node gone", "because node gone, provider busy"]);
+    all
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
