@@ -122,7 +122,10 @@ impl Ask {
         let unknown =
             |what: String| Refusal::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {what}"));
         match media_type(&self.content_type) {
-            "" | "application/json" => json::parse(&self.body).map_err(|_| unknown(not_json(&self.body))),
+            "" | "application/json" => match json::parse(&self.body) {
+                Ok((value, twice)) if value.is_object() => Ok((value, twice)),
+                _ => Err(unknown(not_json(&self.body))),
+            },
             "application/yaml" => {
                 let text = std::str::from_utf8(&self.body).map_err(|error| unknown(error.to_string()))?;
                 let value = serde_saphyr::from_str(text).map_err(|error| unknown(format!("yaml: {error}")))?;
@@ -299,14 +302,33 @@ fn go_text(value: &Value) -> String {
 
 /// What is wrong with a body, with its beginning.
 pub fn not_json(body: &[u8]) -> String {
-    let why = patch::parse(body).err().unwrap_or_default();
-    let shown = String::from_utf8_lossy(body);
-    let shown: String = if shown.is_empty() { "<empty>".to_owned() } else { shown.chars().take(SHOWN_MAX).collect() };
+    let why = match patch::parse(body) {
+        Err(why) => why,
+        Ok(value) => format!("json: cannot unmarshal {} into Go value of type {WANTED}", kind_of(&value)),
+    };
+    let shown = match body {
+        [] => "<empty>".to_owned(),
+        [b'{', ..] if body.len() > SHOWN_MAX => format!("{} ...", String::from_utf8_lossy(&body[..SHOWN_MAX])),
+        [b'{', ..] => String::from_utf8_lossy(body).into_owned(),
+        _ => body.iter().take(SHOWN_MAX).map(|byte| format!("{byte:02x}")).collect(),
+    };
     format!("couldn't get version/kind; json parse error: {why} ({shown})")
 }
 
 /// Of a body that cannot be read; more would only fill the screen.
-const SHOWN_MAX: usize = 100;
+const SHOWN_MAX: usize = 30;
+const WANTED: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
 
 /// What the converter says that strategic patches go through, where the decoder of all else says `cannot unmarshal`.
 fn unconvertible(decoder: &str) -> String {

@@ -40,6 +40,8 @@ pub struct Server {
     pub(crate) definitions_settled: u64,
     /// A definition waits for its objects to go.
     pub(crate) ending_definitions: bool,
+    /// A namespace waits for its time, or for its objects to go.
+    pub(crate) ending_namespaces: bool,
 }
 
 pub struct Token {
@@ -72,6 +74,7 @@ impl Server {
             tended: 0,
             definitions_settled: 0,
             ending_definitions: false,
+            ending_namespaces: false,
         };
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             server.begin_with(now, "/api/v1/namespaces", &json!({"metadata": {"name": name}}));
@@ -244,14 +247,17 @@ impl Server {
         }
         let path = path.trim_end_matches('/');
         let all: Vec<&Resource> = self.resources.iter().map(|one| &**one).collect();
-        let (major, minor, git) = VERSION;
         let document = match path {
             "/healthz" | "/readyz" | "/livez" => return Ok(plain("ok")),
-            "/version" => json!({
-                "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor, "minCompatibilityMajor": major, "minCompatibilityMinor": minor,
-                "gitVersion": git, "gitCommit": "", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "resus",
-            }),
+            "/version" => return Ok(json_answer(200, version_text().into_bytes())),
             "" => json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]}),
+            // Only kubectl's look at kinds that nobody serves still comes here; a document without any says so.
+            "/openapi/v2" => {
+                let mut answer = plain("");
+                let kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+                answer.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
+                return Ok(answer);
+            }
             _ if path.starts_with("/openapi/") => {
                 openapi::document(path, &all, resource::builtin_source()).ok_or_else(Refusal::no_such_path)?
             }
@@ -443,6 +449,16 @@ fn finish(ask: &Ask, code: u16, body: Vec<u8>, warnings: &[String]) -> Response<
         answer.headers_mut().append(header::WARNING, value);
     }
     answer
+}
+
+/// Printed with line breaks, as people look at it.
+fn version_text() -> String {
+    let (major, minor, git) = VERSION;
+    let version = json!({
+        "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor, "minCompatibilityMajor": major, "minCompatibilityMinor": minor,
+        "gitVersion": git, "gitCommit": "", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "resus",
+    });
+    format!("{version:#}")
 }
 
 fn plain(text: &str) -> Response<Vec<u8>> {

@@ -3,6 +3,7 @@
 //! Objects are kept as JSON text without `apiVersion` and `kind`: a fraction of the memory that parsed values take, and
 //! lists and watches only copy. A history of changes serves watches and consistent pages of lists.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -28,12 +29,33 @@ pub struct TableName {
     pub plural: String,
 }
 
-/// Ordered as the API lists: by namespace, then name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// Ordered as the API lists, which is by the text `namespace/name`: `a-b` comes before `a`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Key {
     /// Empty for cluster-wide kinds.
     pub namespace: String,
     pub name: String,
+}
+
+impl Key {
+    fn text(&self) -> impl Iterator<Item = u8> {
+        self.namespace.bytes().chain(*b"/").chain(self.name.bytes())
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        match self.namespace == other.namespace {
+            true => self.name.cmp(&other.name),
+            false => self.text().cmp(other.text()),
+        }
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! What can be asked of an object beside itself and its status? Scale, eviction, binding, tokens, approval, finalizing.
 
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -8,12 +10,13 @@ use crate::access::{self, User};
 use crate::ask::{Ask, media_type, seconds};
 use crate::delete::DeleteOptions;
 use crate::patch;
-use crate::present::object_value;
+use crate::present::{Form, object_value};
 use crate::read;
 use crate::refusal::{Cause, Refusal};
 use crate::resource::Resource;
 use crate::route::Route;
 use crate::server::{Server, Token};
+use crate::table;
 use crate::write::text;
 
 type Answer = Result<(u16, Vec<u8>, Vec<String>), Refusal>;
@@ -21,6 +24,7 @@ type Answer = Result<(u16, Vec<u8>, Vec<String>), Refusal>;
 /// Tokens that are remembered; the oldest go first.
 const TOKENS_MAX: usize = 10_000;
 const TOKEN_SECONDS: i64 = 3600;
+const ISSUER: &str = "https://kubernetes.default.svc";
 
 impl Server {
     pub(crate) fn subresource(&mut self, verb: &str, ask: &Ask) -> Answer {
@@ -51,7 +55,7 @@ impl Server {
             ("update", _) => scale = ask.parse_body_as("autoscaling/v1", "Scale")?.0,
             ("patch", "application/json-patch+json") => patch::json_patch(&mut scale, &ask.body)?,
             ("patch", _) => patch::merge_patch(&mut scale, &patch::parse(&ask.body).map_err(Refusal::bad_request)?),
-            _ => return Ok((200, scale.to_string().into_bytes(), Vec::new())),
+            _ => return Ok((200, show_scale(ask, &scale), Vec::new())),
         }
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 && resource.custom.is_some() {
@@ -71,7 +75,7 @@ impl Server {
         };
         let (stored, warnings) = self.rewrite(ask, object)?;
         let scale = paths.read(&object_value(&resource, &stored.json));
-        Ok((200, scale.to_string().into_bytes(), warnings))
+        Ok((200, show_scale(ask, &scale), warnings))
     }
 
     /// A Pod may go if its disruption budget lets it.
@@ -173,7 +177,6 @@ impl Server {
             return Err(Refusal::invalid(&kind, "", vec![cause]));
         }
         let expires_at = ask.now + SignedDuration::from_secs(lasts.min(i64::from(u32::MAX)));
-        let token = self.rng.secret();
         let (namespace, name) = (&ask.route.namespace, &ask.route.name);
         let groups = [
             "system:serviceaccounts".to_owned(),
@@ -186,6 +189,8 @@ impl Server {
             groups: groups.into(),
             extra: [("authentication.kubernetes.io/credential-id".to_owned(), vec![format!("JTI={}", self.rng.uid())])].into(),
         };
+        let claims = json!({"sub": user.name, "exp": expires_at.as_second(), "iat": ask.now.as_second(), "iss": ISSUER});
+        let token = self.rng.token(&claims.to_string());
         self.tokens.retain(|_, token| token.expires_at > ask.now);
         if self.tokens.len() >= TOKENS_MAX {
             self.tokens.pop_first();
@@ -196,7 +201,7 @@ impl Server {
         body["metadata"] = json!({"name": name, "namespace": namespace, "creationTimestamp": ask.time()});
         body["spec"]["expirationSeconds"] = json!(lasts);
         if body["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
-            body["spec"]["audiences"] = json!(["https://kubernetes.default.svc"]);
+            body["spec"]["audiences"] = json!([ISSUER]);
         }
         body["status"] = json!({"token": token, "expirationTimestamp": seconds(expires_at)});
         Ok((201, body.to_string().into_bytes(), Vec::new()))
@@ -279,6 +284,18 @@ impl ScalePaths {
         };
         json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": kept, "spec": spec, "status": status})
     }
+}
+
+fn show_scale(ask: &Ask, scale: &Value) -> Vec<u8> {
+    let Form::Table(include) = ask.accept.form else { return scale.to_string().into_bytes() };
+    let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
+    let columns = vec![
+        column("Desired", "integer", ".spec.replicas"),
+        column("Available", "integer", ".status.replicas"),
+        column("Age", "date", ".metadata.creationTimestamp"),
+    ];
+    let kind = Resource { columns, custom: Some(Arc::default()), ..Resource::default() };
+    table::table(&kind, std::slice::from_ref(scale), None, include, true, ask.now).to_string().into_bytes()
 }
 
 fn selector_text(selector: &Value) -> Option<String> {

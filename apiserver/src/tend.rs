@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::access::{self, User};
@@ -18,6 +18,8 @@ use crate::server::Server;
 use crate::store::Key;
 use crate::write::text;
 
+/// Kubernetes waits for 5 s. Who deletes a namespace and then what is in it, as kubectl does with a file, finds it.
+const NAMESPACE_ENDS_AFTER: SignedDuration = SignedDuration::from_secs(2);
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Server {
@@ -25,7 +27,7 @@ impl Server {
     /// namespaces, aggregated roles. True if anything was written.
     pub fn tend(&mut self, now: Timestamp) -> bool {
         let before = self.store.version();
-        if before == self.tended {
+        if before == self.tended && !self.ending_namespaces {
             return false;
         }
         self.aggregate_roles(now);
@@ -228,9 +230,12 @@ impl Server {
 
     fn end_namespaces(&mut self, now: Timestamp) {
         let namespaces = self.kind("", "namespaces");
+        self.ending_namespaces = false;
         for namespace in read::values(&self.store, &namespaces) {
             let name = text(&namespace["metadata"], "name");
-            if !namespace["metadata"]["deletionTimestamp"].is_string() {
+            let Some(deleted_at) = namespace["metadata"]["deletionTimestamp"].as_str() else { continue };
+            self.ending_namespaces = true;
+            if deleted_at.parse::<Timestamp>().is_ok_and(|at| now < at + NAMESPACE_ENDS_AFTER) {
                 continue;
             }
             let kinds: Vec<Arc<Resource>> = self.resources.iter().filter(|one| one.namespaced).cloned().collect();

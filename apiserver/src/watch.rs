@@ -193,5 +193,5 @@ fn error(refusal: &Refusal) -> Vec<u8> {
 }
 
 fn line(kind: &str, object: &Value) -> Vec<u8> {
-    format!("{}\n", json!({"type": kind, "object": object})).into_bytes()
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into_bytes()
 }

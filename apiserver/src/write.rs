@@ -112,6 +112,9 @@ impl Server {
         let old = match found {
             Ok(stored) => stored,
             Err(_) if ask.route.subresource.is_empty() && builtin::creates_on_update(ask.resource()) => {
+                if let Some(metadata) = object["metadata"].as_object_mut() {
+                    metadata.remove("resourceVersion");
+                }
                 let (object, more) = self.create_object(ask, object, Owners::Track)?;
                 return Ok(Done { code: 201, object, warnings: [warnings, more].concat() });
             }

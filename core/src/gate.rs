@@ -17,6 +17,8 @@ pub enum Gate {
 pub struct Tally {
     pub targets: usize,
     pub not_healthy: usize,
+    /// Remediations of nodes that are gone or no longer selected: their provider may still be at work.
+    pub leftovers: usize,
 }
 
 pub fn gate(policy: &Policy, tally: Tally) -> Gate {
@@ -31,13 +33,10 @@ fn paused(policy: &Policy) -> Option<Because> {
 }
 
 /// A pending node counts as not healthy: a storm is seen while it rises, not when its time-outs run off.
-/// Exactly the limit is still allowed. As every node under remediation is among the not healthy, the
-/// remediations of a check never exceed what is allowed either.
+/// Exactly the limit is still allowed. As every node under remediation is among the not healthy, and leftovers
+/// count too, the remediations of a check never exceed what is allowed either.
 fn too_many_unhealthy(policy: &Policy, tally: Tally) -> Option<Because> {
     let allowed = policy.threshold.allowed(tally.targets);
-    (tally.not_healthy > allowed).then_some(Because::TooManyUnhealthy {
-        not_healthy: tally.not_healthy,
-        allowed,
-        of: tally.targets,
-    })
+    let not_healthy = tally.not_healthy + tally.leftovers;
+    (not_healthy > allowed).then_some(Because::TooManyUnhealthy { not_healthy, allowed, of: tally.targets })
 }

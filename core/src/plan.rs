@@ -153,7 +153,8 @@ impl<'a> Draft<'a> {
         }
         let doubt = sources.into_iter().find(|source| !self.world.is_fresh(source, self.now.mono));
         let (targets, leftovers) = self.targets(check, policy);
-        let tally = Tally { targets: targets.len(), not_healthy: targets.iter().filter(|target| !target.is_healthy()).count() };
+        let not_healthy = targets.iter().filter(|target| !target.is_healthy()).count();
+        let tally = Tally { targets: targets.len(), not_healthy, leftovers: leftovers.len() };
         let gate = gate(policy, tally);
         let workshop = escalate::workshop(self.world, policy);
         let disabled = workshop.as_ref().err().cloned();

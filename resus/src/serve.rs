@@ -31,6 +31,8 @@ use tokio_rustls::TlsAcceptor;
 const CONNECTIONS_MAX: usize = 4096;
 /// For the TLS handshake and for the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// When nothing changes; deleted namespaces wait for their time.
+const TEND_EACH: Duration = Duration::from_secs(1);
 /// A little more than the server takes itself, so that it is the server who refuses.
 const BODY_MAX: usize = 4 << 20;
 /// Lines of a watch that wait for a slow reader.
@@ -77,7 +79,8 @@ impl Shared {
         let mut changes = self.version.subscribe();
         loop {
             while self.with(|server| server.tend(Timestamp::now())) {}
-            if changes.changed().await.is_err() {
+            // Some things end only after a while.
+            if let Ok(Err(_)) = tokio::time::timeout(TEND_EACH, changes.changed()).await {
                 return;
             }
         }

@@ -11,8 +11,12 @@ use resus_sim::scenario::Failure;
 
 /// Enough to meet every fault and every decision several times.
 const SEEDS: u64 = 200;
+/// Seeds beyond those that found a bug once.
+const FOUND: [u64; 3] = [543, 880, 964];
 /// Each so manyeth seed runs twice.
 const TWICE: u64 = 8;
+/// More say no more.
+const FAILED_MAX: usize = 3;
 /// Of a story that went wrong.
 const LINES: usize = 60;
 
@@ -26,7 +30,7 @@ fn seeds_keep_every_promise() {
     let mut counters: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut failed = Vec::new();
     let seeds = number("RESUS_SEEDS").unwrap_or(SEEDS);
-    for seed in 0..seeds {
+    for seed in (0..seeds).chain(FOUND.into_iter().filter(|found| *found >= seeds)) {
         let report = run(seed);
         if seed % TWICE == 0 {
             assert_eq!(report.hash, run(seed).hash, "seed {seed} does not go the same way twice");
@@ -40,9 +44,12 @@ fn seeds_keep_every_promise() {
                 report.story.iter().skip(skipped).for_each(|happening| println!("{happening}"));
             }
             failed.push(format!("RESUS_SEED={seed}: {violation}"));
+            if failed.len() == FAILED_MAX {
+                break;
+            }
         }
     }
-    assert!(failed.is_empty(), "{} of {seeds} seeds went wrong:\n{}", failed.len(), failed.join("\n"));
+    assert!(failed.is_empty(), "these seeds went wrong:\n{}", failed.join("\n"));
     let missing: Vec<&str> = expected().into_iter().filter(|what| !counters.contains_key(what)).collect();
     assert!(seeds < SEEDS || missing.is_empty(), "the simulator has lost its teeth: none of {missing:?} in {counters:#?}");
 }

@@ -17,6 +17,9 @@ fn fault_in(value: &Value, schema: Option<&Schema>, is_root: bool) -> Option<Str
         (_, Value::Null) => None,
         (Type::Integer | Type::Number, Value::String(_)) => Some(": expected numeric (int or float), got string".to_owned()),
         (Type::Integer | Type::Number, Value::Bool(_)) => Some(": expected numeric (int or float), got bool".to_owned()),
+        (Type::String, Value::Number(_) | Value::Bool(_)) => {
+            Some(format!(": expected string, got &value.valueUnstructured{{Value:{value}}}"))
+        }
         (Type::Boolean, Value::String(text)) => Some(format!(": expected boolean, got {text:?}")),
         (Type::Object, Value::Object(map)) => map.iter().find_map(|(name, value)| {
             let child = field(schema, name, is_root);

@@ -12,6 +12,13 @@ pub fn drop_empty(value: &mut Value, schema: &Schema) {
         Value::Object(map) => {
             map.retain(|key, value| {
                 let Some(field) = schema.field(key) else { return true };
+                // A value of a map is there, whatever it is.
+                if !schema.properties.contains_key(key) {
+                    if value.is_null() && field.kind == Type::String {
+                        *value = Value::String(String::new());
+                    }
+                    return true;
+                }
                 drop_empty(value, field);
                 !is_empty(value, field) || (KEPT.contains(&key.as_str()) && !value.is_null())
             });

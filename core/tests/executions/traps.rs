@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::model::{Cluster, Fate, at_most, remediation};
 use resus_core::effect::{Effect, EffectKey};
-use resus_core::facts::{Invalid, Kind, Name, Node, Object, ObjectKey, Source, Version};
+use resus_core::facts::{Amount, Invalid, Kind, Name, Node, Object, ObjectKey, Source, Threshold, Version};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::plan::{Plan, plan};
 use resus_core::time::Wall;
@@ -267,6 +267,19 @@ fn a_remediation_whose_node_is_gone_is_reported_while_its_provider_works() {
     apply(&mut cluster, Input::Seen(Fact::Object(busy)));
     cluster.run_well(10_000);
     assert_eq!((&*cluster.check.status.phase, cluster.remediated()), ("Remediating", vec![name("away")]));
+}
+
+/// Found by the simulator, seed 543: the provider of a node that is gone may still be at work.
+#[test]
+fn a_remediation_whose_node_is_gone_keeps_its_place_in_the_budget() {
+    let mut cluster = settled();
+    cluster.change_policy(|policy| policy.threshold = Threshold::MaxUnhealthy(Amount::Count(1)));
+    let busy = Object { finalizers: 1, ..remediation("away") };
+    cluster.objects.insert(busy.key.clone(), busy.clone());
+    apply(&mut cluster, Input::Seen(Fact::Object(busy)));
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(20_000);
+    assert_eq!(cluster.remediated(), [name("away")]);
 }
 
 #[test]

@@ -112,12 +112,15 @@ fn int_or_percent_schema(_: &mut SchemaGenerator) -> Schema {
 pub struct NodeHealthCheckStatus {
     /// How many nodes are selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i32>", range(min = 0))] // Kubernetes knows no unsigned formats, and warns.
     pub observed_nodes: Option<u32>,
     /// How many of them are healthy, with no remediation left on them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i32>", range(min = 0))] // Kubernetes knows no unsigned formats, and warns.
     pub healthy_nodes: Option<u32>,
     /// How many nodes are being remediated: of a list, a printer column shows the first entry only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i32>", range(min = 0))] // Kubernetes knows no unsigned formats, and warns.
     pub remediating_nodes: Option<u32>,
     /// Nodes that are unhealthy, or still have remediations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

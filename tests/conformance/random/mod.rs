@@ -20,6 +20,8 @@ const OPERATIONS: usize = 5_000;
 const REFUSED_AT_LEAST: f64 = 0.2;
 /// Used unless `RESUS_SEED` says something else. Any will do; a fixed one makes a failure come back.
 const SEED: u64 = 20_260_101;
+/// Of operations that are answered differently; later ones often follow from the first.
+const SHOWN_MAX: usize = 5000;
 
 /// `one` is the server that knows how to answer.
 pub async fn end_alike(one: &Api, other: &Api) {
@@ -48,15 +50,18 @@ fn check_refusals(told: &Told) {
 
 fn first_difference(operations: &[Operation], one: &Normal, other: &Normal) -> Option<String> {
     let unlike: Vec<usize> = (0..operations.len()).filter(|index| one.answers[*index] != other.answers[*index]).collect();
-    if let Some(first) = unlike.first() {
-        return Some(format!(
-            "operation {first} of {} is answered differently ({} later ones too)\n{}\n--- real server\n{}\n--- the other\n{}",
-            operations.len(),
-            unlike.len() - 1,
-            operations[*first],
-            one.answers[*first],
-            other.answers[*first],
-        ));
+    if !unlike.is_empty() {
+        let shown = unlike.iter().take(SHOWN_MAX).map(|index| {
+            let (one, other) = (&one.answers[*index], &other.answers[*index]);
+            format!(
+                "operation {index}: {}\n--- real server\n{}\n--- the other\n{}\n",
+                operations[*index],
+                only(one, other),
+                only(other, one)
+            )
+        });
+        let shown: String = shown.collect();
+        return Some(format!("{} of {} operations are answered differently\n{shown}", unlike.len(), operations.len()));
     }
     for (what, ones, others) in [("states", &one.states, &other.states), ("events", &one.events, &other.events)] {
         for ((kind, ones), (_, others)) in ones.iter().zip(others) {
@@ -70,4 +75,10 @@ fn first_difference(operations: &[Operation], one: &Normal, other: &Normal) -> O
         }
     }
     None
+}
+
+/// The lines of an answer that the other one has not; all of it where only the order differs.
+fn only(one: &str, other: &str) -> String {
+    let lines: Vec<&str> = one.lines().filter(|line| !other.lines().any(|known| known == *line)).collect();
+    if lines.is_empty() { one.to_owned() } else { lines.join("\n") }
 }
