@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mutants bench soak manifests
+.PHONY: help demo test lint mutants bench soak kinds manifests
 
 # Always the whole workspace: a single package would be built with other features, and so once more.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -13,11 +13,11 @@ RUN := run() { echo "== $$*"; "$$@"; }
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## Watch a broken node being repaired, against a real API server
-	@tests/setup rust cc kube
+demo: ## Watch nodes break and be repaired, in half a minute
+	@tests/setup rust cc
 	# Built first and aloud, since the demo itself should have the screen to itself.
 	cargo build --workspace --bins
-	"$(TARGET)/debug/demo"
+	"$(TARGET)/debug/resus" demo
 
 test: ## Run every test, most of them against real Kubernetes parts
 	@tests/setup rust cc
@@ -60,7 +60,7 @@ lint: ## Check format, lints, generated files, documentation, dependencies and s
 	# Without the tree of each duplicate; cargo tree -d has it.
 	run "$$(tests/setup --where deny)" --locked check --hide-inclusion-graph bans licenses sources
 	if command -v shellcheck >/dev/null; then
-	  run shellcheck tests/setup tests/kube/build tests/mutants/run .ci/run
+	  run shellcheck tests/setup tests/kube/build tests/kubectl/prelude tests/mutants/run .ci/run
 	else
 	  echo "== shellcheck is not installed: scripts are not checked"
 	fi
@@ -71,12 +71,20 @@ mutants: ## Break one rule at a time and see the tests notice
 
 bench: ## Measure, in a release build
 	@tests/setup rust cc kube
+	cargo bench --workspace --bench handle
 	cargo build --release --workspace --bins
 	"$(TARGET)/release/bench"
 
-soak: ## Run the properties of the pure crates for long, in a release build
+soak: ## Run properties and simulated seeds for long, in a release build
 	@tests/setup rust cc
-	PROPTEST_CASES=$${PROPTEST_CASES:-200000} cargo test --release -p resus-core -p resus-k8s
+	PROPTEST_CASES=$${PROPTEST_CASES:-200000} RESUS_SEEDS=$${RESUS_SEEDS:-5000} \
+	  cargo test --release -p resus-core -p resus-k8s -p resus-sim
+
+kinds: ## Ask a real API server again what its kinds look like, for the embedded one
+	@tests/setup rust cc kube
+	cargo build --workspace --bins
+	"$(TARGET)/debug/kinds"
+	cd tests/kube/kubernetes && go run ./wire ../../../apiserver/src/kinds.json >../../../apiserver/src/wire/messages.json
 
 manifests: ## Generate the files in deploy/ anew
 	@tests/setup rust cc

@@ -28,6 +28,8 @@ pub struct Ask {
     pub body: Vec<u8>,
     /// Nothing is stored.
     pub dry_run: bool,
+    /// Of a Node, left aside while the rest is written; see [`crate::images`].
+    pub images: Option<String>,
 }
 
 /// What to do with fields that nobody knows, and with fields that are there twice.
@@ -65,6 +67,7 @@ impl Ask {
             agent: self.agent.clone(),
             body: Vec::new(),
             dry_run: self.dry_run,
+            images: None,
         }
     }
 
@@ -79,6 +82,18 @@ impl Ask {
     /// Parameters of all writes.
     pub fn check_options(&self, kind: &str) -> Result<(), Refusal> {
         let mut causes = Vec::new();
+        if kind == "PatchOptions" {
+            match media_type(&self.content_type) {
+                APPLY if self.query.get("fieldManager").is_empty() => {
+                    causes.push(Cause::required("fieldManager", "is required for apply patch"));
+                }
+                APPLY => {}
+                _ if self.query.has("force") => {
+                    causes.push(Cause::forbidden("force", "may not be specified for non-apply patch"));
+                }
+                _ => {}
+            }
+        }
         let dry_run: Vec<&str> = self.query.all("dryRun").collect();
         if dry_run.iter().any(|one| *one != "All") {
             causes.push(Cause::not_supported("dryRun", &json!(dry_run), &["All"]));
@@ -128,7 +143,7 @@ impl Ask {
             },
             "application/yaml" => {
                 let text = std::str::from_utf8(&self.body).map_err(|error| unknown(error.to_string()))?;
-                let value = serde_saphyr::from_str(text).map_err(|error| unknown(format!("yaml: {error}")))?;
+                let value = serde_saphyr::from_str(text).map_err(|error| unknown(not_yaml(text, &error.to_string())))?;
                 Ok((value, Vec::new()))
             }
             wire::MEDIA_TYPE if self.resource().custom.is_none() => wire::decode(&self.body, &self.route.api_version, kind)
@@ -221,7 +236,8 @@ impl Ask {
         }
         map.insert("apiVersion".to_owned(), json!(expected));
         map.insert("kind".to_owned(), json!(kind));
-        if !map.get("metadata").is_some_and(Value::is_object) {
+        // What is no object is refused where the types of all fields are looked at.
+        if map.get("metadata").is_none_or(Value::is_null) {
             map.insert("metadata".to_owned(), json!({}));
         }
         Ok(())
@@ -232,14 +248,36 @@ impl Ask {
         let resource = self.resource();
         self.check_kind(object)?;
         if let Err(why) = structural::decode(object, &resource.schema, &resource.version, &resource.kind) {
-            let why = why.split_once(&format!("cannot be handled as a {}: ", resource.kind)).map_or(why.as_str(), |(_, why)| why);
+            let why = without_kind(&why, &resource.kind);
             let why = if self.is_strategic() { unconvertible(why) } else { why.to_owned() };
             return Err(bad_patch(&self.shown_patch(object), &why));
         }
-        self.check_shape(object, Vec::new()).map_err(|refusal| match refusal.message.find("strict decoding error: ") {
+        self.drop_unknown(object, &[]).map_err(|refusal| match refusal.message.find("strict decoding error: ") {
             Some(at) => bad_patch(&self.shown_patch(object), &refusal.message[at..]),
             None => refusal,
         })
+    }
+
+    /// As [`Ask::check_shape`], for what came of an applied configuration.
+    pub fn check_applied(&self, object: &mut Value, applied: &Value) -> Result<Vec<String>, Refusal> {
+        let resource = self.resource();
+        self.check_kind(object)?;
+        if let Err(why) = structural::decode(object, &resource.schema, &resource.version, &resource.kind) {
+            let why = without_kind(&why, &resource.kind);
+            let name = |key: &str| applied["metadata"][key].as_str().unwrap_or_default();
+            let version = match resource.group.is_empty() {
+                true => format!("/{}", resource.version),
+                false => resource.api_version(),
+            };
+            let kind = format!("{version}, Kind={}", resource.kind);
+            return Err(Refusal::plain(format!(
+                "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to {kind}: {}",
+                name("namespace"),
+                name("name"),
+                unconvertible(why)
+            )));
+        }
+        self.check_shape(object, Vec::new())
     }
 
     fn is_strategic(&self) -> bool {
@@ -258,17 +296,25 @@ impl Ask {
     pub fn check_shape(&self, object: &mut Value, twice: Vec<String>) -> Result<Vec<String>, Refusal> {
         let resource = self.resource();
         self.check_kind(object)?;
+        structural::decode(object, &resource.schema, &resource.version, &resource.kind).map_err(Refusal::bad_request)?;
+        self.drop_unknown(object, &twice)
+    }
+
+    /// What nobody knows is not stored; whether it is said, or even refused, is the client's choice.
+    fn drop_unknown(&self, object: &mut Value, twice: &[String]) -> Result<Vec<String>, Refusal> {
+        let resource = self.resource();
         let wrong = |what: String| {
             Refusal::bad_request(format!(
                 "{} in version {:?} cannot be handled as a {}: {what}",
                 resource.kind, resource.version, resource.kind
             ))
         };
-        structural::decode(object, &resource.schema, &resource.version, &resource.kind).map_err(Refusal::bad_request)?;
         let mut complaints: Vec<String> = twice.iter().map(|field| format!("duplicate field {field:?}")).collect();
         complaints.extend(structural::prune(object, &resource.schema).iter().map(|field| format!("unknown field {field:?}")));
-        if resource.custom.is_none() {
-            structural::drop_empty(object, &resource.schema);
+        match (&resource.custom, resource.schema.field("metadata"), object.get_mut("metadata")) {
+            (None, _, _) => structural::drop_empty(object, &resource.schema),
+            (Some(_), Some(schema), Some(metadata)) => structural::drop_empty(metadata, schema),
+            (Some(_), _, _) => {}
         }
         match self.field_validation().unwrap_or(FieldValidation::Warn) {
             FieldValidation::Ignore => Ok(Vec::new()),
@@ -282,12 +328,20 @@ impl Ask {
 /// Longer names of field managers are refused.
 const MANAGER_MAX: usize = 128;
 
+/// Server-side apply.
+pub const APPLY: &str = "application/apply-patch+yaml";
+
+/// Of a decoder's message what comes after the kind.
+fn without_kind<'a>(why: &'a str, kind: &str) -> &'a str {
+    why.split_once(&format!("cannot be handled as a {kind}: ")).map_or(why, |(_, why)| why)
+}
+
 fn bad_patch(shown: &str, why: &str) -> Refusal {
     Refusal::invalid(&Resource::default(), "", vec![Cause::invalid("patch", &json!(shown), why)])
 }
 
 /// As Go prints maps and lists.
-fn go_text(value: &Value) -> String {
+pub fn go_text(value: &Value) -> String {
     match value {
         Value::Object(map) => {
             let fields: Vec<String> = map.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
@@ -315,6 +369,13 @@ pub fn not_json(body: &[u8]) -> String {
     format!("couldn't get version/kind; json parse error: {why} ({shown})")
 }
 
+/// The same of YAML: the parser says more, but the rest of it is a drawing of the place.
+fn not_yaml(body: &str, error: &str) -> String {
+    let why = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let shown: String = body.bytes().take(SHOWN_MAX).map(|byte| format!("{byte:02x}")).collect();
+    format!("yaml: {why} ({shown})")
+}
+
 /// Of a body that cannot be read; more would only fill the screen.
 const SHOWN_MAX: usize = 30;
 const WANTED: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
@@ -330,27 +391,28 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// What the converter says that strategic patches go through, where the decoder of all else says `cannot unmarshal`.
+/// What the converter says that strategic patches and applied configurations go through, where the decoder of all else
+/// says `cannot unmarshal`.
 fn unconvertible(decoder: &str) -> String {
-    let from = decoder.split_once("cannot unmarshal ").and_then(|(_, rest)| rest.split(' ').next()).unwrap_or_default();
-    let to = decoder.rsplit_once("of type ").map_or("", |(_, to)| to);
-    let (is_list, is_map) = (to.starts_with("[]"), to.starts_with("map["));
-    let from = match from {
+    let Some((_, rest)) = decoder.split_once("cannot unmarshal ") else {
+        return if decoder.contains("base64") { format!("error decoding from json: {decoder}") } else { decoder.to_owned() };
+    };
+    let from = match rest.split(' ').next().unwrap_or_default() {
         "array" => "slice",
         "object" => "map",
+        "number" if rest.split(' ').nth(1).is_some_and(|number| number.contains('.')) => "float64",
         "number" => "int64",
         other => other,
     };
-    match (is_list, is_map) {
-        (true, _) => format!("cannot restore slice from {from}"),
-        (_, true) => format!("cannot restore map from {from}"),
-        _ if matches!(from, "slice" | "map") && matches!(to, "string" | "bool" | "int32" | "int64") => {
-            format!("cannot convert {from} to {to}")
-        }
-        _ if from == "slice" || !matches!(to, "string" | "bool" | "int32" | "int64") => {
-            format!("cannot restore struct from: {from}")
-        }
-        _ => format!("cannot convert {from} to {to}"),
+    let to = decoder.rsplit_once("of type ").map_or("", |(_, to)| to);
+    let kind = if structural::is_text_type(to) { "string" } else { to };
+    match kind {
+        "string" if from == "int64" => format!("cannot convert {from} to {to}"),
+        "int32" | "int64" if from == "float64" => format!("cannot convert {from} to {to}"),
+        "string" | "bool" | "int32" | "int64" => format!("unrecognized type: {kind}"),
+        _ if to.starts_with("[]") => format!("cannot restore slice from {from}"),
+        _ if to.starts_with("map[") => format!("cannot restore map from {from}"),
+        _ => format!("cannot restore struct from: {from}"),
     }
 }
 

@@ -101,6 +101,11 @@ impl DeleteOptions {
         })
     }
 
+    /// Whoever sends a body is not asked for parameters beside it.
+    fn understood(&self, ask: &Ask) -> Ask {
+        Ask { dry_run: !self.dry_run.is_empty(), ..ask.again() }
+    }
+
     /// Still this very object: for who deletes what it has seen.
     pub fn of(uid: &str, propagation: &str) -> DeleteOptions {
         DeleteOptions { uid: Some(uid.to_owned()), propagation: Some(propagation.to_owned()), ..DeleteOptions::default() }
@@ -123,6 +128,7 @@ impl Server {
     /// Code and body of the answer.
     pub(crate) fn delete(&mut self, ask: &Ask) -> Result<(u16, Vec<u8>), Refusal> {
         let options = DeleteOptions::parse(ask)?;
+        let ask = &options.understood(ask);
         let is_foreground = options.orphans == Some(false);
         let resource = ask.route.resource.clone();
         match self.delete_one(ask, &options)? {
@@ -134,6 +140,7 @@ impl Server {
 
     pub(crate) fn delete_collection(&mut self, ask: &Ask) -> Result<(u16, Vec<u8>), Refusal> {
         let options = DeleteOptions::parse(ask)?;
+        let ask = &options.understood(ask);
         let filter = Filter::parse(&ask.route, &ask.query)?;
         let version = self.store.version();
         let mut shown = Vec::new();
@@ -186,11 +193,15 @@ impl Server {
             }
             None => {}
         }
-        if has_finalizers || grace.is_some_and(|(seconds, _)| seconds > 0) {
+        if has_finalizers || grace.as_ref().is_some_and(|(seconds, _)| *seconds > 0) {
             if object == stored_value(&resource, &stored.json) {
                 return Ok(Deleted::Waits(stored));
             }
             return Ok(Deleted::Waits(self.commit(&dry_ask, key, object)));
+        }
+        if grace.is_some() {
+            // Who watches sees that it was to go before it sees that it is gone.
+            self.commit(&dry_ask, key.clone(), object.clone());
         }
         Ok(Deleted::Gone(self.remove(&dry_ask, &key, object)))
     }

@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(core["apiVersion"], Value::Null);
         let custom = json!({
             "name": "widgets", "singularName": "widget", "namespaced": true, "kind": "Widget", "verbs": CUSTOM_VERBS,
-            "shortNames": ["wd"],
+            "shortNames": ["wd"], "storageVersionHash": "uk55Flts0aI=",
         });
         assert_eq!(ask("/apis/resus.dev/v1", false).unwrap()["resources"][0], custom);
         for path in ["/apis/none", "/apis/apps/v2", "/api/v2", "/apis//v1", "/", "/apis/apps/v1/deployments", "/healthz"] {

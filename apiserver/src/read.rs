@@ -77,13 +77,13 @@ pub fn check_version(store: &Store, query: &Query) -> Result<(), Refusal> {
 }
 
 pub fn get<'a>(store: &'a Store, route: &Route) -> Result<&'a Arc<Stored>, Refusal> {
-    let table = store.table(&route.resource.table());
+    let table = store.table(route.resource.table());
     table.and_then(|table| table.get(&route.key())).ok_or_else(|| Refusal::not_found(&route.resource, &route.name))
 }
 
 /// The objects that a request means, in order, as of now.
 pub fn selected(store: &Store, resource: &Resource, filter: &Filter) -> Vec<(Key, Arc<Stored>)> {
-    let Some(table) = store.table(&resource.table()) else { return Vec::new() };
+    let Some(table) = store.table(resource.table()) else { return Vec::new() };
     let all = table.objects(&filter.namespace, None);
     let meant = all.filter(|(key, stored)| filter.covers(key) && filter.selects(resource, stored));
     meant.map(|(key, stored)| (key.clone(), stored.clone())).collect()
@@ -156,7 +156,7 @@ impl Page {
 
     /// None: that version is forgotten.
     fn objects(&self, store: &Store, resource: &Resource) -> Option<(u64, Vec<(Key, Arc<Stored>)>)> {
-        let Some(table) = store.table(&resource.table()) else { return Some((store.version(), Vec::new())) };
+        let Some(table) = store.table(resource.table()) else { return Some((store.version(), Vec::new())) };
         let pairs = |(key, stored): (&Key, &Arc<Stored>)| (key.clone(), stored.clone());
         if !self.exact || table.is_quiet_since(self.version) {
             let version = if self.exact { self.version } else { store.version() };
@@ -278,6 +278,6 @@ pub fn watch(store: &Store, route: &Route, query: &Query, form: Form, now: Times
 
 /// What the whole list would be, as values with `apiVersion` and `kind`.
 pub fn values(store: &Store, resource: &Resource) -> Vec<Value> {
-    let Some(table) = store.table(&resource.table()) else { return Vec::new() };
+    let Some(table) = store.table(resource.table()) else { return Vec::new() };
     table.objects("", None).map(|(_, stored)| crate::present::object_value(resource, &stored.json)).collect()
 }

@@ -20,6 +20,8 @@ pub struct Refusal {
     pub kind: String,
     pub causes: Vec<Cause>,
     pub retry_after_seconds: Option<u32>,
+    /// Said beside the refusal, in headers.
+    pub warnings: Vec<String>,
 }
 
 /// What is wrong with one field.
@@ -66,7 +68,12 @@ impl Cause {
 impl Refusal {
     fn new(code: u16, reason: &'static str, message: String) -> Refusal {
         let (name, group, kind) = (String::new(), String::new(), String::new());
-        Refusal { code, reason, message, name, group, kind, causes: Vec::new(), retry_after_seconds: None }
+        Refusal { code, reason, message, name, group, kind, causes: Vec::new(), retry_after_seconds: None, warnings: Vec::new() }
+    }
+
+    /// What was found before the refusal is said all the same.
+    pub fn warned(self, warnings: &[String]) -> Refusal {
+        Refusal { warnings: [warnings, &self.warnings].concat(), ..self }
     }
 
     fn about(self, resource: &Resource, name: &str) -> Refusal {

@@ -31,6 +31,8 @@ pub struct Resource {
     pub selectable: Vec<String>,
     /// Made from a CRD; None for built-in kinds.
     pub custom: Option<Arc<Custom>>,
+    /// See [`Resource::table`].
+    pub table: OnceLock<TableName>,
 }
 
 /// What only kinds from CRDs have.
@@ -77,9 +79,11 @@ impl Resource {
     }
 
     /// Where its objects are stored. The two APIs for Events show one store.
-    pub fn table(&self) -> TableName {
-        let group = if self.is("events.k8s.io", "events") { "" } else { &self.group };
-        TableName { group: group.to_owned(), plural: self.plural.clone() }
+    pub fn table(&self) -> &TableName {
+        self.table.get_or_init(|| {
+            let group = if self.is("events.k8s.io", "events") { "" } else { &self.group };
+            TableName { group: group.to_owned(), plural: self.plural.clone() }
+        })
     }
 
     pub fn is(&self, group: &str, plural: &str) -> bool {
@@ -142,6 +146,7 @@ fn read(entry: &Value, group: &str, version: &str, schemas: &Map<String, Value>)
         columns: entry["columns"].as_array().cloned().unwrap_or_default(),
         selectable: Vec::new(),
         custom: None,
+        table: OnceLock::new(),
     }
 }
 

@@ -116,6 +116,7 @@ impl Server {
             }
             Err(refusal) => {
                 let mut answer = json_answer(refusal.code, refusal.to_value().to_string().into_bytes());
+                warn(&mut answer, &refusal.warnings);
                 if let Some(seconds) = refusal.retry_after_seconds {
                     answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
                 }
@@ -193,6 +194,7 @@ impl Server {
             content_type: text_of(headers, header::CONTENT_TYPE.as_str()).to_owned(),
             agent: agent.to_owned(),
             body,
+            images: None,
         };
         self.carry_out(verb, &ask)
     }
@@ -311,7 +313,7 @@ impl Server {
             return false;
         };
         let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
-        let found = self.store.table(&accounts.table()).and_then(|table| table.get(&key));
+        let found = self.store.table(accounts.table()).and_then(|table| table.get(&key));
         found.is_some_and(|stored| stored.value()["metadata"]["uid"] == user.uid.as_str())
     }
 
@@ -338,7 +340,7 @@ impl Server {
         let kinds = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"]
             .map(|plural| self.kind("rbac.authorization.k8s.io", plural));
         let version =
-            kinds.iter().filter_map(|kind| self.store.table(&kind.table())).map(|table| table.changed_at()).max().unwrap_or(0);
+            kinds.iter().filter_map(|kind| self.store.table(kind.table())).map(|table| table.changed_at()).max().unwrap_or(0);
         if let Some((at, objects)) = &self.rbac
             && *at == version
         {
@@ -357,22 +359,26 @@ impl Server {
     }
 
     pub(crate) fn namespace_object(&self, namespace: &str) -> Option<Value> {
-        let policies = self.kind("admissionregistration.k8s.io", "validatingadmissionpolicies");
         // Only policies look at it.
-        if namespace.is_empty() || self.store.table(&policies.table()).is_none_or(|table| table.len() == 0) {
+        if namespace.is_empty() || !self.has_policies() {
             return None;
         }
         let namespaces = self.kind("", "namespaces");
         let key = Key { namespace: String::new(), name: namespace.to_owned() };
-        let stored = self.store.table(&namespaces.table())?.get(&key)?;
+        let stored = self.store.table(namespaces.table())?.get(&key)?;
         Some(crate::present::object_value(&namespaces, &stored.json))
+    }
+
+    pub(crate) fn has_policies(&self) -> bool {
+        let policies = self.kind("admissionregistration.k8s.io", "validatingadmissionpolicies");
+        self.store.table(policies.table()).is_some_and(|table| table.len() > 0)
     }
 
     pub(crate) fn admit_attempt(&mut self, attempt: &Attempt) -> Result<Vec<String>, Refusal> {
         let group = "admissionregistration.k8s.io";
         let (policies, bindings) =
             (self.kind(group, "validatingadmissionpolicies"), self.kind(group, "validatingadmissionpolicybindings"));
-        let count = |kind: &Resource| self.store.table(&kind.table()).map_or(0, crate::store::Table::len);
+        let count = |kind: &Resource| self.store.table(kind.table()).map_or(0, crate::store::Table::len);
         if count(&policies) == 0 || count(&bindings) == 0 {
             return Ok(Vec::new());
         }
@@ -437,18 +443,22 @@ fn finish(ask: &Ask, code: u16, body: Vec<u8>, warnings: &[String]) -> Response<
             answer
         }
     };
-    for warning in warnings {
-        let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
-        if let Ok(value) = text.parse() {
-            answer.headers_mut().append(header::WARNING, value);
-        }
-    }
+    warn(&mut answer, warnings);
     if let Some(deprecated) = ask.resource().custom.as_ref().and_then(|custom| custom.deprecated.as_ref())
         && let Ok(value) = format!("299 - {deprecated:?}").parse()
     {
         answer.headers_mut().append(header::WARNING, value);
     }
     answer
+}
+
+fn warn(answer: &mut Response<Vec<u8>>, warnings: &[String]) {
+    for warning in warnings {
+        let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
+        if let Ok(value) = text.parse() {
+            answer.headers_mut().append(header::WARNING, value);
+        }
+    }
 }
 
 /// Printed with line breaks, as people look at it.

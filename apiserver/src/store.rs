@@ -3,16 +3,20 @@
 //! Objects are kept as JSON text without `apiVersion` and `kind`: a fraction of the memory that parsed values take, and
 //! lists and watches only copy. A history of changes serves watches and consistent pages of lists.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::images;
+use crate::resource::Resource;
+
 /// Changes kept for each kind. Clients that fall further behind list anew.
 const HISTORY_MAX: usize = 10_000;
-/// Old versions may take an eighth of the memory that the live objects of their kind take, ...
-const HISTORY_SHARE: usize = 8;
+/// Old versions may take a sixteenth of the memory that the live objects of their kind take, ...
+const HISTORY_SHARE: usize = 16;
 /// ... or this many bytes if that is more.
 const HISTORY_BYTES_MIN: usize = 4 << 20;
 
@@ -64,7 +68,7 @@ pub struct Stored {
     /// An object without `apiVersion` and `kind`; it begins with `{"` and has at least metadata.
     pub json: Box<str>,
     /// For selectors: `key=value` lines, so that matching parses nothing.
-    pub labels: Box<str>,
+    pub labels: Arc<str>,
     /// For the garbage collector: most objects have no owner and are not being deleted.
     pub is_owned: bool,
     pub is_ending: bool,
@@ -95,6 +99,15 @@ pub struct Table {
     history_bytes: usize,
     /// The version of the newest change that is forgotten; who knows only older ones has missed something.
     forgotten: u64,
+    line: RefCell<Option<Line>>,
+}
+
+/// What was told last: most watchers want to hear the same.
+struct Line {
+    version: u64,
+    api_version: String,
+    kind: &'static str,
+    text: Arc<[u8]>,
 }
 
 impl Store {
@@ -116,10 +129,15 @@ impl Store {
     }
 
     /// Stores an object whose `metadata.resourceVersion` is [`Store::next_version`].
-    pub fn put(&mut self, table: &TableName, key: Key, object: &Value) -> Arc<Stored> {
+    pub fn put(&mut self, table: &TableName, key: Key, object: &Value, images: Option<&str>) -> Arc<Stored> {
         self.version += 1;
-        let stored = Arc::new(Stored::of(object, self.version));
+        let mut stored = Stored::of(object, images, self.version);
         let table = self.tables.entry(table.clone()).or_default();
+        // Versions of an object mostly have the same labels.
+        if let Some(before) = table.objects.get(&key).filter(|before| before.labels == stored.labels) {
+            stored.labels = before.labels.clone();
+        }
+        let stored = Arc::new(stored);
         let before = table.objects.insert(key.clone(), stored.clone());
         table.live_bytes = table.live_bytes + stored.json.len() - before.as_ref().map_or(0, |old| old.json.len());
         let kind = if before.is_some() { Type::Modified } else { Type::Added };
@@ -128,12 +146,12 @@ impl Store {
     }
 
     /// Removes an object; `last` is its last state, with the version of the deletion.
-    pub fn remove(&mut self, table: &TableName, key: &Key, last: &Value) -> Option<Arc<Stored>> {
+    pub fn remove(&mut self, table: &TableName, key: &Key, last: &Value, images: Option<&str>) -> Option<Arc<Stored>> {
         let table = self.tables.get_mut(table)?;
         let before = table.objects.remove(key)?;
         self.version += 1;
         table.live_bytes -= before.json.len();
-        let object = Arc::new(Stored::of(last, self.version));
+        let object = Arc::new(Stored::of(last, images, self.version));
         let change =
             Change { version: self.version, key: key.clone(), kind: Type::Deleted, object: object.clone(), before: Some(before) };
         table.remember(change);
@@ -161,7 +179,8 @@ impl Store {
 }
 
 impl Stored {
-    pub fn of(object: &Value, version: u64) -> Stored {
+    /// `images` are those of a Node that were left aside; see [`crate::images`].
+    pub fn of(object: &Value, images: Option<&str>, version: u64) -> Stored {
         let metadata = &object["metadata"];
         let mut labels = String::new();
         for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
@@ -172,7 +191,7 @@ impl Stored {
         }
         Stored {
             version,
-            json: object.to_string().into(),
+            json: images::text(object, images),
             labels: labels.into(),
             is_owned: metadata["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty()),
             is_ending: metadata["deletionTimestamp"].is_string(),
@@ -233,6 +252,21 @@ impl Table {
         }
         let first = self.history.partition_point(|change| change.version <= version);
         Some(self.history.range(first..))
+    }
+
+    /// The line that tells of a change, made once for all who want it.
+    pub fn line(&self, version: u64, resource: &Resource, kind: &'static str, make: impl FnOnce() -> Arc<[u8]>) -> Arc<[u8]> {
+        let mut known = self.line.borrow_mut();
+        match &*known {
+            Some(line) if line.version == version && line.kind == kind && line.api_version == resource.version => {
+                line.text.clone()
+            }
+            _ => {
+                let text = make();
+                *known = Some(Line { version, api_version: resource.version.clone(), kind, text: text.clone() });
+                text
+            }
+        }
     }
 
     /// The version of the last change; zero if there was none.

@@ -47,14 +47,14 @@ impl Server {
     /// What the API server itself does after a request that may have changed a definition.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         let definitions = self.kind("apiextensions.k8s.io", "customresourcedefinitions");
-        let changed_at = self.store.table(&definitions.table()).map_or(0, |table| table.changed_at());
+        let changed_at = self.store.table(definitions.table()).map_or(0, |table| table.changed_at());
         if changed_at > self.definitions_settled {
             self.establish(now, &definitions);
         }
         if self.ending_definitions {
             self.end_definitions(now, &definitions);
         }
-        self.definitions_settled = self.store.table(&definitions.table()).map_or(0, |table| table.changed_at());
+        self.definitions_settled = self.store.table(definitions.table()).map_or(0, |table| table.changed_at());
     }
 
     fn establish(&mut self, now: Timestamp, definitions: &Arc<Resource>) {
@@ -91,7 +91,7 @@ impl Server {
             }
         }
         for kind in resources.iter().filter(|kind| kind.custom.is_some()) {
-            self.store.begin_table(&kind.table());
+            self.store.begin_table(kind.table());
         }
         self.resources = resources;
         self.ending_definitions = all.iter().any(|one| one["metadata"]["deletionTimestamp"].is_string());
@@ -113,14 +113,14 @@ impl Server {
                     }
                 }
             }
-            let left = kind.as_ref().and_then(|kind| self.store.table(&kind.table())).map_or(0, crate::store::Table::len);
+            let left = kind.as_ref().and_then(|kind| self.store.table(kind.table())).map_or(0, crate::store::Table::len);
             if left == 0 {
                 finalizers.retain(|one| one != CLEANUP);
                 let mut changed = definition.clone();
                 changed["metadata"]["finalizers"] = json!(finalizers);
                 self.write_as_controller(now, definitions, "", changed);
                 if let Some(kind) = kind {
-                    self.store.drop_table(&kind.table());
+                    self.store.drop_table(kind.table());
                 }
             }
         }
@@ -164,7 +164,7 @@ impl Server {
             }
             let is_blocked = || {
                 dependents().any(|(kind, one)| {
-                    let exists = self.store.table(&kind.table()).is_some_and(|table| table.get(&key_of(one)).is_some());
+                    let exists = self.store.table(kind.table()).is_some_and(|table| table.get(&key_of(one)).is_some());
                     exists && owners(one).any(|owner| text(owner, "uid") == uid && owner["blockOwnerDeletion"] == true)
                 })
             };
@@ -209,7 +209,7 @@ impl Server {
         };
         let namespace = if resource.namespaced { namespace.to_owned() } else { String::new() };
         let key = Key { namespace, name: text(owner, "name").to_owned() };
-        let Some(stored) = self.store.table(&resource.table()).and_then(|table| table.get(&key)) else { return Owner::Absent };
+        let Some(stored) = self.store.table(resource.table()).and_then(|table| table.get(&key)) else { return Owner::Absent };
         let found = stored.value();
         let metadata = &found["metadata"];
         let waits = stored.is_ending && strings(&metadata["finalizers"]).iter().any(|one| one == "foregroundDeletion");
@@ -246,7 +246,7 @@ impl Server {
                     if !object["metadata"]["deletionTimestamp"].is_string() {
                         self.delete_as_controller(now, &kind, object, "Background");
                     }
-                    let exists = self.store.table(&kind.table()).is_some_and(|table| table.get(&key_of(object)).is_some());
+                    let exists = self.store.table(kind.table()).is_some_and(|table| table.get(&key_of(object)).is_some());
                     left += usize::from(exists);
                 }
             }
@@ -264,7 +264,7 @@ impl Server {
     fn flagged(&self, is_meant: impl Fn(&crate::store::Stored) -> bool) -> Vec<(Arc<Resource>, Value)> {
         let mut found = Vec::new();
         for (name, table) in self.store.tables() {
-            let Some(kind) = self.resources.iter().find(|one| one.table() == *name) else { continue };
+            let Some(kind) = self.resources.iter().find(|one| one.table() == name) else { continue };
             for (_, stored) in table.objects("", None).filter(|(_, stored)| is_meant(stored)) {
                 found.push((kind.clone(), stored_value(kind, &stored.json)));
             }
@@ -322,5 +322,6 @@ fn controller_ask(now: Timestamp, kind: &Arc<Resource>, object: &Value, subresou
         agent: "kube-controller-manager".to_owned(),
         body: Vec::new(),
         dry_run: false,
+        images: None,
     }
 }

@@ -13,6 +13,8 @@ use crate::store::{Change, Store, Stored, Type};
 
 /// As often as Kubernetes sends bookmarks to who asks for them.
 const BOOKMARK_EACH: SignedDuration = SignedDuration::from_secs(60);
+/// The last bookmark comes this long before the end, so that the client's next watch need not begin far back.
+const BOOKMARK_BEFORE_END: SignedDuration = SignedDuration::from_secs(2);
 /// A watch without a time-out of its own ends after this; Kubernetes takes something between half an hour and an hour.
 const LASTS_MAX: SignedDuration = SignedDuration::from_secs(2700);
 /// Events that are handed out at one go; the rest comes with the next.
@@ -29,7 +31,7 @@ pub struct Watch {
     initial: Vec<Arc<Stored>>,
     /// After the initial objects a bookmark says so.
     marks_initial: bool,
-    /// None: no bookmarks are wanted.
+    /// None: no more bookmarks are wanted.
     bookmark_at: Option<Timestamp>,
     ends_at: Timestamp,
     /// Tables have their column definitions in the first event only.
@@ -40,7 +42,7 @@ pub struct Watch {
 /// What a watch has to say.
 pub struct Followed {
     /// JSON documents, each with its newline.
-    pub lines: Vec<Vec<u8>>,
+    pub lines: Vec<Arc<[u8]>>,
     /// Nothing more will come.
     pub ended: bool,
 }
@@ -65,7 +67,7 @@ impl Watch {
             cursor: begin.cursor,
             initial: begin.initial,
             marks_initial: begin.marks_initial,
-            bookmark_at: begin.bookmarks.then(|| now + BOOKMARK_EACH),
+            bookmark_at: begin.bookmarks.then(|| next_bookmark(now, now + lasts)).flatten(),
             ends_at: now + lasts,
             told_columns: false,
             refused: begin.refused,
@@ -83,25 +85,25 @@ impl Watch {
             return Followed { lines: vec![error(&refusal)], ended: true };
         }
         for stored in std::mem::take(&mut self.initial) {
-            lines.push(self.line("ADDED", &stored.json, stored.version, now));
+            lines.push(self.line("ADDED", &stored.json, now));
         }
         if std::mem::take(&mut self.marks_initial) {
             lines.push(self.bookmark(self.cursor, true));
         }
         let ended = self.follow_changes(store, &mut lines, now) || !is_served || now >= self.ends_at;
         if let Some(at) = self.bookmark_at
-            && (now >= at || now >= self.ends_at)
+            && now >= at
             && lines.len() < TOGETHER_MAX
         {
             lines.push(self.bookmark(store.version(), false));
-            self.bookmark_at = Some(now + BOOKMARK_EACH);
+            self.bookmark_at = next_bookmark(now, self.ends_at);
         }
         Followed { lines, ended }
     }
 
     /// True: changes were missed, and the watch is over.
-    fn follow_changes(&mut self, store: &Store, lines: &mut Vec<Vec<u8>>, now: Timestamp) -> bool {
-        let Some(table) = store.table(&self.resource.table()) else {
+    fn follow_changes(&mut self, store: &Store, lines: &mut Vec<Arc<[u8]>>, now: Timestamp) -> bool {
+        let Some(table) = store.table(self.resource.table()) else {
             self.cursor = store.version();
             return false;
         };
@@ -116,9 +118,15 @@ impl Watch {
             }
             self.cursor = change.version;
             if let Some((kind, object)) = self.filter.judge(&self.resource, change) {
-                let text = if object.version == change.version { None } else { Some(at_version(object, change.version)) };
-                let text = text.as_deref().unwrap_or(&object.json);
-                lines.push(self.line(kind, text, change.version, now));
+                let line = match self.form {
+                    Form::Object if object.version == change.version && !self.is_of_events() => {
+                        let resource = &self.resource;
+                        table.line(change.version, resource, kind, || shared_line(resource, kind, &object.json))
+                    }
+                    _ if object.version == change.version => self.line(kind, &object.json, now),
+                    _ => self.line(kind, &at_version(object, change.version), now),
+                };
+                lines.push(line);
             }
         }
         // Nothing of ours happened between the last change and now.
@@ -126,7 +134,12 @@ impl Watch {
         false
     }
 
-    fn line(&mut self, kind: &str, json: &str, _version: u64, now: Timestamp) -> Vec<u8> {
+    /// Their two APIs show them in two shapes.
+    fn is_of_events(&self) -> bool {
+        self.resource.is("events.k8s.io", "events")
+    }
+
+    fn line(&mut self, kind: &str, json: &str, now: Timestamp) -> Arc<[u8]> {
         let object = match self.form {
             Form::Object => object_text(&self.resource, json),
             Form::Table(_) | Form::Partial => {
@@ -134,10 +147,10 @@ impl Watch {
                 present_one(&self.resource, json, self.form, first, now).into()
             }
         };
-        [format!(r#"{{"type":"{kind}","object":"#).as_bytes(), object.as_bytes(), b"}\n"].concat()
+        [format!(r#"{{"type":"{kind}","object":"#).as_bytes(), object.as_bytes(), b"}\n"].concat().into()
     }
 
-    fn bookmark(&self, version: u64, ends_initial: bool) -> Vec<u8> {
+    fn bookmark(&self, version: u64, ends_initial: bool) -> Arc<[u8]> {
         let mut metadata = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
@@ -181,6 +194,17 @@ impl Filter {
     }
 }
 
+/// None: the watch ends before another one is worth its while.
+fn next_bookmark(now: Timestamp, ends_at: Timestamp) -> Option<Timestamp> {
+    Some((now + BOOKMARK_EACH).min(ends_at - BOOKMARK_BEFORE_END)).filter(|at| *at > now)
+}
+
+fn shared_line(resource: &Resource, kind: &str, json: &str) -> Arc<[u8]> {
+    let (api_version, own_kind) = (resource.api_version(), &resource.kind);
+    let head = format!(r#"{{"type":"{kind}","object":{{"apiVersion":"{api_version}","kind":"{own_kind}","#);
+    [head.as_bytes(), &json.as_bytes()[1..], b"}\n"].concat().into()
+}
+
 /// An object that left a selection is shown as it was, but with the version of the change.
 fn at_version(stored: &Stored, version: u64) -> String {
     let mut value = stored.value();
@@ -188,10 +212,10 @@ fn at_version(stored: &Stored, version: u64) -> String {
     value.to_string()
 }
 
-fn error(refusal: &Refusal) -> Vec<u8> {
+fn error(refusal: &Refusal) -> Arc<[u8]> {
     line("ERROR", &refusal.to_value())
 }
 
-fn line(kind: &str, object: &Value) -> Vec<u8> {
-    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into_bytes()
+fn line(kind: &str, object: &Value) -> Arc<[u8]> {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into_bytes().into()
 }

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use crate::access;
 use crate::admission::Attempt;
 use crate::apply::{self, Manager};
-use crate::ask::{Ask, media_type, options_invalid};
+use crate::ask::{APPLY, Ask, media_type};
 use crate::builtin;
+use crate::images;
 use crate::patch;
+use crate::precondition::{check_precondition, version_of};
 use crate::present::{object_value, stored_value};
 use crate::read;
 use crate::refusal::{Cause, Refusal};
@@ -41,7 +43,7 @@ impl Server {
         let (mut object, twice) = ask.parse_body()?;
         let warnings = ask.check_shape(&mut object, twice)?;
         as_stored(ask.resource(), &mut object);
-        let (object, more) = self.create_object(ask, object, Owners::Track)?;
+        let (object, more) = self.create_object(ask, object, Owners::Track).map_err(|refusal| refusal.warned(&warnings))?;
         Ok(Done { code: 201, object, warnings: [warnings, more].concat() })
     }
 
@@ -50,11 +52,8 @@ impl Server {
         set_namespace(ask, &mut object)?;
         self.set_name(ask, &mut object);
         self.check_namespace(ask, text(&object["metadata"], "name"))?;
-        let metadata = &mut object["metadata"];
-        if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
-            return Err(Refusal::plain("resourceVersion should not be set on objects to be created"));
-        }
-        let fields = metadata.as_object_mut().expect("its shape was checked");
+        let version = text(&object["metadata"], "resourceVersion").to_owned();
+        let fields = object["metadata"].as_object_mut().expect("its shape was checked");
         for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"] {
             fields.remove(key);
         }
@@ -84,13 +83,21 @@ impl Server {
         }
         let key = Key { namespace: ask.route.namespace.clone(), name: name.clone() };
         self.check_escalation(ask, &object, None)?;
-        let warnings = self.admit(ask, "CREATE", &name, Some(&object), None)?;
-        if self.store.table(&resource.table()).is_some_and(|table| table.get(&key).is_some()) {
+        let mut warnings = self.admit(ask, "CREATE", &name, Some(&object), None)?;
+        warnings.extend(builtin::warn_of_finalizers(&resource, &object, None));
+        if !ask.is_dry_run() && version.parse::<u64>().is_ok_and(|version| version > 0) {
+            return Err(Refusal::plain("resourceVersion should not be set on objects to be created"));
+        }
+        if self.store.table(resource.table()).is_some_and(|table| table.get(&key).is_some()) {
             let mut refusal = Refusal::already_exists(&resource, &name);
-            if self.store.table(&resource.table()).and_then(|table| table.get(&key)).is_some_and(|found| found.is_ending) {
+            if self.store.table(resource.table()).and_then(|table| table.get(&key)).is_some_and(|found| found.is_ending) {
                 refusal.message = format!("object is being deleted: {}", refusal.message);
             }
             return Err(refusal);
+        }
+        if ask.is_dry_run() && !version.is_empty() {
+            // Nothing is stored that would have a version: the answer shows what was sent.
+            object["metadata"]["resourceVersion"] = json!(version);
         }
         let stored = self.commit(ask, key, object);
         Ok((stored, warnings))
@@ -101,6 +108,11 @@ impl Server {
         let (mut object, twice) = ask.parse_body()?;
         let warnings = ask.check_shape(&mut object, twice)?;
         as_stored(ask.resource(), &mut object);
+        let (code, object, more) = self.replace(ask, object).map_err(|refusal| refusal.warned(&warnings))?;
+        Ok(Done { code, object, warnings: [warnings, more].concat() })
+    }
+
+    fn replace(&mut self, ask: &Ask, mut object: Value) -> Result<(u16, Arc<Stored>, Vec<String>), Refusal> {
         set_namespace(ask, &mut object)?;
         if text(&object["metadata"], "name").is_empty() {
             let name = &ask.route.name;
@@ -112,29 +124,24 @@ impl Server {
         let old = match found {
             Ok(stored) => stored,
             Err(_) if ask.route.subresource.is_empty() && builtin::creates_on_update(ask.resource()) => {
-                if let Some(metadata) = object["metadata"].as_object_mut() {
+                version_of(&object)?;
+                if let Some(metadata) = object["metadata"].as_object_mut().filter(|_| !ask.is_dry_run()) {
                     metadata.remove("resourceVersion");
                 }
-                let (object, more) = self.create_object(ask, object, Owners::Track)?;
-                return Ok(Done { code: 201, object, warnings: [warnings, more].concat() });
+                let (object, warnings) = self.create_object(ask, object, Owners::Track)?;
+                return Ok((201, object, warnings));
             }
             Err(refusal) => return Err(refusal),
         };
-        if text(&object["metadata"], "resourceVersion").is_empty() && !builtin::updates_unconditionally(ask.resource()) {
-            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-            // Here Kubernetes names the plural, where it names the kind everywhere else.
-            let by_plural = Resource { kind: ask.resource().plural.clone(), ..ask.resource().clone() };
-            return Err(Refusal::invalid(&by_plural, &ask.route.name, vec![cause]));
-        }
         let old = stored_value(ask.resource(), &old.json);
-        let (object, more) = self.update_object(ask, &old, object, Owners::Track)?;
-        Ok(Done { code: 200, object, warnings: [warnings, more].concat() })
+        let (object, warnings) = self.update_object(ask, &old, object, Owners::Track)?;
+        Ok((200, object, warnings))
     }
 
     pub(crate) fn patch(&mut self, ask: &Ask) -> Result<Done, Refusal> {
         let kind = media_type(&ask.content_type);
         match kind {
-            "application/json-patch+json" | "application/merge-patch+json" | "application/apply-patch+yaml" => {}
+            "application/json-patch+json" | "application/merge-patch+json" | APPLY => {}
             "application/strategic-merge-patch+json" if ask.resource().custom.is_none() => {}
             "application/strategic-merge-patch+json" => {
                 return Err(Refusal::unsupported_media_type(
@@ -144,34 +151,49 @@ impl Server {
             _ => return Err(Refusal::unsupported_media_type("415: Unsupported Media Type")),
         }
         ask.check_options("PatchOptions")?;
-        if kind == "application/apply-patch+yaml" {
+        if kind == APPLY {
             return self.apply(ask);
         }
-        if ask.query.has("force") {
-            let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
-            return Err(options_invalid("PatchOptions", vec![cause]));
-        }
         let stored = read::get(&self.store, &ask.route)?.clone();
-        let old = stored_value(ask.resource(), &stored.json);
-        let mut new = object_value(ask.resource(), &stored.json);
+        let split = if self.leaves_images_alone(ask) { images::split(&stored.json) } else { None };
+        let (json, images) = match &split {
+            Some((json, images)) => (json.as_str(), Some((*images).to_owned())),
+            None => (&*stored.json, None),
+        };
+        let old = stored_value(ask.resource(), json);
+        let is_event = ask.resource().is("events.k8s.io", "events");
+        let mut new = if is_event { object_value(ask.resource(), &stored.json) } else { old.clone() };
         match kind {
             "application/json-patch+json" => patch::json_patch(&mut new, &ask.body)?,
             "application/merge-patch+json" => patch::merge_patch(&mut new, &patch::parse_merge_patch(&ask.body)?),
             _ => patch::strategic_merge(&mut new, &parse_patch(ask)?, &ask.resource().schema)?,
         }
+        // Heartbeats are such patches: what they leave alone has been checked before.
+        let unchanged = if kind == "application/strategic-merge-patch+json" { set_aside(&mut new, &old) } else { Vec::new() };
         let warnings = ask.check_patched(&mut new)?;
+        put_back(&mut new, unchanged);
         as_stored(ask.resource(), &mut new);
-        set_namespace(ask, &mut new)?;
-        check_name(ask, &mut new)?;
-        let (object, more) = self.update_object(ask, &old, new, Owners::Track)?;
+        let named = set_namespace(ask, &mut new).and_then(|()| check_name(ask, &mut new));
+        let written = named.and_then(|()| match images {
+            None => self.update_object(ask, &old, new, Owners::Track),
+            images => self.update_object(&Ask { images, ..ask.again() }, &old, new, Owners::Track),
+        });
+        let (object, more) = written.map_err(|refusal| refusal.warned(&warnings))?;
         Ok(Done { code: 200, object, warnings: [warnings, more].concat() })
     }
 
+    /// Whether a patch of a Node cannot even see the images. Policies see everything.
+    fn leaves_images_alone(&self, ask: &Ask) -> bool {
+        let Ok(patch) = std::str::from_utf8(&ask.body) else { return false };
+        ask.resource().is("", "nodes")
+            && media_type(&ask.content_type) == "application/strategic-merge-patch+json"
+            && ask.route.subresource == "status"
+            && !patch.contains("images")
+            && !patch.contains(['$', '\\'])
+            && !self.has_policies()
+    }
+
     fn apply(&mut self, ask: &Ask) -> Result<Done, Refusal> {
-        if ask.query.get("fieldManager").is_empty() {
-            let cause = Cause::required("fieldManager", "is required for apply patch");
-            return Err(options_invalid("PatchOptions", vec![cause]));
-        }
         let mut applied: Value = std::str::from_utf8(&ask.body)
             .ok()
             .and_then(|text| serde_saphyr::from_str(text).ok())
@@ -182,7 +204,6 @@ impl Server {
             return Err(Refusal::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
         }
         ask.check_kind(&mut applied)?;
-        check_identity(ask, &applied)?;
         let sent_version = text(&applied["metadata"], "resourceVersion").to_owned();
         own_part(ask, &mut applied);
         let resource = ask.route.resource.clone();
@@ -197,11 +218,12 @@ impl Server {
                 let detail = "uid mismatch: the provided object specified uid, and no existing object was found";
                 return Err(Refusal::conflict(&resource, &ask.route.name, detail));
             }
-            if let Some(metadata) = applied["metadata"].as_object_mut() {
+            if let Some(metadata) = applied["metadata"].as_object_mut().filter(|_| !ask.is_dry_run()) {
                 metadata.remove("resourceVersion");
             }
             let mut object = apply::apply(None, &applied, &resource.schema, manager(ask, &time), force)?;
-            let warnings = ask.check_shape(&mut object, Vec::new())?;
+            let warnings = ask.check_applied(&mut object, &applied)?;
+            check_identity(ask, &applied)?;
             as_stored(&resource, &mut object);
             check_name(ask, &mut object)?;
             let (object, more) = self.create_object(ask, object, Owners::Tracked)?;
@@ -209,7 +231,9 @@ impl Server {
         };
         let live = object_value(&resource, &stored.json);
         let mut new = apply::apply(Some(&live), &applied, &resource.schema, manager(ask, &time), force)?;
-        let warnings = ask.check_shape(&mut new, Vec::new())?;
+        let warnings = ask.check_applied(&mut new, &applied)?;
+        check_identity(ask, &applied)?;
+        set_namespace(ask, &mut new)?;
         as_stored(&resource, &mut new);
         if !sent_version.is_empty() {
             new["metadata"]["resourceVersion"] = json!(sent_version);
@@ -238,6 +262,8 @@ impl Server {
         if owners == Owners::Track {
             drop_sent_managers(&mut new);
         }
+        let sent_end = take_end(&mut new);
+        put_end(&mut new, sent_end.clone());
         carry_metadata(old, &mut new);
         match ask.route.subresource.as_str() {
             "" => builtin::keep_on_update(&resource, &mut new, old),
@@ -248,7 +274,11 @@ impl Server {
         }
         self.default(ask, &mut new);
         if owners == Owners::Track {
+            // Who leaves out that the object is being deleted owns that no more; it stays all the same.
+            let end = take_end(&mut new);
+            put_end(&mut new, sent_end);
             apply::track(Some(old), &mut new, &resource.schema, manager(ask, &ask.time()));
+            put_end(&mut new, end);
         }
         if resource.is("certificates.k8s.io", "certificatesigningrequests") {
             builtin::set_request_times(&mut new, old, &ask.time());
@@ -264,14 +294,21 @@ impl Server {
             return Err(Refusal::invalid(&resource, name, causes));
         }
         self.check_escalation(ask, &new, Some(old))?;
-        let warnings = self.admit(ask, "UPDATE", name, Some(&new), Some(old))?;
-        if new == *old {
-            return Ok((read::get(&self.store, &ask.route)?.clone(), warnings));
-        }
+        let mut warnings = self.admit(ask, "UPDATE", name, Some(&new), Some(old))?;
+        warnings.extend(builtin::warn_of_finalizers(&resource, &new, Some(old)));
         let key = ask.route.key();
         if self.is_over(ask, &new) {
-            let stored = self.remove(ask, &key, new);
-            return Ok((stored, warnings));
+            // The answer shows the object as it was written, although it never was.
+            let mut shown = new.clone();
+            strip(&mut shown);
+            self.remove(ask, &key, new);
+            return Ok((Arc::new(Stored::of(&shown, None, self.store.version())), warnings));
+        }
+        if !ask.is_dry_run() {
+            builtin::drop_empty_rules(&resource, &mut new);
+        }
+        if apply::is_same_but_for_times(&new, old) {
+            return Ok((read::get(&self.store, &ask.route)?.clone(), warnings));
         }
         Ok((self.commit(ask, key, new), warnings))
     }
@@ -279,13 +316,17 @@ impl Server {
     /// Stores an object that has passed all checks; a dry run only shows what would be stored.
     pub(crate) fn commit(&mut self, ask: &Ask, key: Key, mut object: Value) -> Arc<Stored> {
         let resource = ask.route.resource.clone();
+        if ask.images.is_some() {
+            images::keep_place(&mut object);
+        }
         if ask.is_dry_run() {
             strip(&mut object);
-            return Arc::new(Stored::of(&object, self.store.version()));
+            return Arc::new(Stored::of(&object, ask.images.as_deref(), self.store.version()));
         }
+        builtin::drop_empty_rules(&resource, &mut object);
         object["metadata"]["resourceVersion"] = json!(self.store.next_version().to_string());
         strip(&mut object);
-        let stored = self.store.put(&resource.table(), key, &object);
+        let stored = self.store.put(resource.table(), key, &object, ask.images.as_deref());
         self.written(&resource);
         stored
     }
@@ -303,15 +344,18 @@ impl Server {
     /// Removes an object for good, in the state that it has last.
     pub(crate) fn remove(&mut self, ask: &Ask, key: &Key, mut last: Value) -> Arc<Stored> {
         let resource = ask.route.resource.clone();
+        if ask.images.is_some() {
+            images::keep_place(&mut last);
+        }
         if ask.is_dry_run() {
             strip(&mut last);
-            return Arc::new(Stored::of(&last, self.store.version()));
+            return Arc::new(Stored::of(&last, ask.images.as_deref(), self.store.version()));
         }
         last["metadata"]["resourceVersion"] = json!(self.store.next_version().to_string());
         strip(&mut last);
-        let stored = self.store.remove(&resource.table(), key, &last);
+        let stored = self.store.remove(resource.table(), key, &last, ask.images.as_deref());
         self.written(&resource);
-        stored.unwrap_or_else(|| Arc::new(Stored::of(&last, self.store.version())))
+        stored.unwrap_or_else(|| Arc::new(Stored::of(&last, ask.images.as_deref(), self.store.version())))
     }
 
     fn set_name(&mut self, ask: &Ask, object: &mut Value) {
@@ -341,7 +385,7 @@ impl Server {
         let namespaces = self.kind("", "namespaces");
         let namespace = &ask.route.namespace;
         let key = Key { namespace: String::new(), name: namespace.clone() };
-        let Some(found) = self.store.table(&namespaces.table()).and_then(|table| table.get(&key)) else {
+        let Some(found) = self.store.table(namespaces.table()).and_then(|table| table.get(&key)) else {
             return Err(Refusal::not_found(&namespaces, namespace));
         };
         if !found.is_ending {
@@ -392,7 +436,27 @@ impl Server {
 
 fn manager<'a>(ask: &'a Ask, time: &'a str) -> Manager<'a> {
     // The version is that of the request, which outlives the ask.
-    Manager { name: ask.manager(), api_version: &ask.route.api_version, subresource: &ask.route.subresource, time }
+    let subresource = ask.route.subresource.as_str();
+    let leaves_status = subresource.is_empty() && ask.resource().has("status");
+    Manager { name: ask.manager(), api_version: &ask.route.api_version, subresource, time, leaves_status }
+}
+
+/// Takes out the fields of `metadata`, `spec` and `status` that are as they were.
+fn set_aside(new: &mut Value, old: &Value) -> Vec<(&'static str, String, Value)> {
+    let mut unchanged = Vec::new();
+    for part in ["metadata", "spec", "status"] {
+        let Some(fields) = new.get_mut(part).and_then(Value::as_object_mut) else { continue };
+        let same: Vec<String> =
+            fields.iter().filter(|(key, value)| old[part].get(*key) == Some(*value)).map(|(key, _)| key.clone()).collect();
+        unchanged.extend(same.into_iter().filter_map(|key| fields.remove(&key).map(|value| (part, key, value))));
+    }
+    unchanged
+}
+
+fn put_back(new: &mut Value, unchanged: Vec<(&'static str, String, Value)>) {
+    for (part, key, value) in unchanged {
+        new[part][key] = value;
+    }
 }
 
 /// Clients send back what they got; the server alone keeps the books. An emptied list asks to begin anew.
@@ -408,33 +472,28 @@ fn drop_sent_managers(object: &mut Value) {
     }
 }
 
+/// What an object's metadata say of its end.
+const END: [&str; 2] = ["deletionTimestamp", "deletionGracePeriodSeconds"];
+
+fn take_end(object: &mut Value) -> [Option<Value>; 2] {
+    let mut metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    END.map(|key| metadata.as_mut().and_then(|metadata| metadata.remove(key)))
+}
+
+fn put_end(object: &mut Value, end: [Option<Value>; 2]) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    for (key, value) in END.into_iter().zip(end) {
+        match value {
+            Some(value) => _ = metadata.insert(key.to_owned(), value),
+            None => _ = metadata.remove(key),
+        }
+    }
+}
+
 /// What no client may change and many leave out.
 fn carry_metadata(old: &Value, new: &mut Value) {
     builtin::keep_meta(new, old);
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-}
-
-/// Two writers must not overwrite each other unseen.
-fn check_precondition(ask: &Ask, old: &Value, new: &Value) -> Result<(), Refusal> {
-    let (was, sent) = (&old["metadata"], &new["metadata"]);
-    let uid = text(sent, "uid");
-    if !uid.is_empty() && uid != text(was, "uid") {
-        let Key { namespace, name } = ask.route.key();
-        let place =
-            [ask.resource().custom.as_ref().map_or("", |_| &ask.resource().group), &ask.resource().plural, &namespace, &name];
-        let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
-        let detail = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            place.join("/"),
-            text(was, "uid")
-        );
-        return Err(Refusal::conflict(ask.resource(), &ask.route.name, &detail));
-    }
-    let version = text(sent, "resourceVersion");
-    if !version.is_empty() && version != text(was, "resourceVersion") {
-        return Err(Refusal::modified(ask.resource(), &ask.route.name));
-    }
-    Ok(())
 }
 
 /// The generation counts what the user wants to have changed, not what was observed.
@@ -457,6 +516,9 @@ fn set_namespace(ask: &Ask, object: &mut Value) -> Result<(), Refusal> {
     let sent = text(metadata, "namespace").to_owned();
     let namespace = &ask.route.namespace;
     if !ask.resource().namespaced {
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.remove("namespace");
+        }
         return Ok(());
     }
     if !sent.is_empty() && sent != *namespace {

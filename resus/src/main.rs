@@ -7,8 +7,12 @@ mod serve;
 mod cmd {
     pub mod apiserver;
     pub mod controller;
+    pub mod demo;
     pub mod manifests;
 }
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Finds out which nodes are broken, by rules that you write, and has them repaired.
 #[derive(Parser)]
@@ -20,6 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(cmd::demo::Demo),
     Controller(cmd::controller::Controller),
     Apiserver(cmd::apiserver::Apiserver),
     Manifests(cmd::manifests::Manifests),
@@ -27,6 +32,7 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
+        Command::Demo(demo) => demo.run(),
         Command::Controller(controller) => controller.run(),
         Command::Apiserver(apiserver) => apiserver.run(),
         Command::Manifests(manifests) => manifests.run(),

@@ -114,10 +114,6 @@ impl Front {
         Ok(Front { listener, tls: TlsAcceptor::from(Arc::new(config)), kubeconfig: serde_saphyr::to_string(&kubeconfig)?, url })
     }
 
-    pub fn kubeconfig(&self) -> &str {
-        &self.kubeconfig
-    }
-
     /// Appears whole, or not at all: who waits for the file may read it at once. It holds a token, so only its owner may read it.
     pub fn write_kubeconfig(&self, path: &Path) -> Result<()> {
         use std::io::Write as _;
@@ -182,7 +178,7 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<B
         Reply::Watch(watch) => {
             let (lines, body) = mpsc::channel(LINES_MAX);
             tokio::spawn(follow(watch, shared, lines));
-            let frames = body.map(|line: Vec<u8>| Ok(Frame::data(Bytes::from(line))));
+            let frames = body.map(|line: Arc<[u8]>| Ok(Frame::data(Bytes::from_owner(line))));
             let mut response = Response::new(http_body_util::BodyExt::boxed(StreamBody::new(frames)));
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
@@ -191,7 +187,7 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<B
 }
 
 /// Ends when the watch does, or when the reader has gone.
-async fn follow(mut watch: Watch, shared: Shared, mut lines: mpsc::Sender<Vec<u8>>) {
+async fn follow(mut watch: Watch, shared: Shared, mut lines: mpsc::Sender<Arc<[u8]>>) {
     let mut changes = shared.version.subscribe();
     loop {
         changes.mark_unchanged();
@@ -218,7 +214,7 @@ async fn follow(mut watch: Watch, shared: Shared, mut lines: mpsc::Sender<Vec<u8
 }
 
 /// Completes when nobody reads any more.
-async fn closed(lines: &mut mpsc::Sender<Vec<u8>>) {
+async fn closed(lines: &mut mpsc::Sender<Arc<[u8]>>) {
     std::future::poll_fn(|context| match lines.poll_ready(context) {
         std::task::Poll::Ready(Err(_)) => std::task::Poll::Ready(()),
         _ => std::task::Poll::Pending,

@@ -16,6 +16,10 @@ pub struct Happening {
 pub enum What {
     /// Something was done to the cluster: a failure, a fault, an order of its admin.
     Act(String),
+    /// The provider resets the machine, or its admin does.
+    Reset {
+        node: String,
+    },
     /// The machine is up again.
     Booted {
         node: String,
@@ -64,6 +68,7 @@ impl fmt::Display for Happening {
         write!(f, "{} ", Clocked(self.at))?;
         match &self.what {
             What::Act(what) => write!(f, "!  {what}"),
+            What::Reset { node } => write!(f, "   {node} is reset"),
             What::Booted { node } => write!(f, "   {node} has booted"),
             What::Condition { node, kind, status } => write!(f, "   {node}: {kind} is {status}"),
             What::Decided { replica, decision: Decision { check, node, verdict, because } } => {

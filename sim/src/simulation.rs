@@ -1,6 +1,7 @@
 //! The whole cluster in virtual time: one event after the other, until the scenario ends.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::{Request, Response};
 use resus_apiserver::Watch;
@@ -95,7 +96,7 @@ pub(crate) enum Event {
     Pull(u64),
     Lines {
         connection: u64,
-        lines: Vec<Vec<u8>>,
+        lines: Vec<Arc<[u8]>>,
         ended: bool,
     },
     Heal,
@@ -313,7 +314,9 @@ impl Simulation {
         let now = self.now();
         let machine = &mut self.machines[number];
         machine.resets(now);
+        let node = machine.spec.name.clone();
         self.agenda.after(machine.spec.boots_for, Event::Booted(number, machine.boots));
+        self.trace.tell(now, What::Reset { node });
     }
 
     fn booted(&mut self, number: usize, boots: u32) {

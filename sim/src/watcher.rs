@@ -2,6 +2,8 @@
 //!
 //! The same states, patience and pauses as `driver/src/watch.rs`, driven by signals in place of awaits.
 
+use std::sync::Arc;
+
 use http::{Request, Response};
 use resus_core::facts::{Served, Source};
 use resus_core::input::Input;
@@ -147,7 +149,7 @@ impl Watcher {
         moved
     }
 
-    pub fn on_lines(&mut self, lines: &[Vec<u8>], now: Millis) -> Moved {
+    pub fn on_lines(&mut self, lines: &[Arc<[u8]>], now: Millis) -> Moved {
         let mut moved = Moved::default();
         let State::Following { version, resumed, heard, silent_at } = &mut self.state else { return moved };
         let mut trouble = None;
@@ -228,7 +230,7 @@ mod tests {
     fn a_watch_that_closes_is_resumed_and_listed_anew_if_it_stays_silent() {
         let mut watcher = listed();
         let bookmark = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#.to_vec();
-        assert_eq!(watcher.on_lines(&[bookmark], 30).inputs, [Input::Heard(Source::Nodes)]);
+        assert_eq!(watcher.on_lines(&[bookmark.into()], 30).inputs, [Input::Heard(Source::Nodes)]);
         assert_eq!(watcher.on_close(40).inputs, [Input::Broken(Source::Nodes)]);
         let resumed = watcher.on_time(240).ask;
         assert!(resumed.is_some_and(|ask| ask.uri().to_string().contains("resourceVersion=9")));
@@ -243,7 +245,7 @@ mod tests {
     fn an_expired_version_right_after_the_list_is_no_break() {
         let mut watcher = listed();
         let expired = br#"{"type":"ERROR","object":{"code":410}}"#.to_vec();
-        assert_eq!(watcher.on_lines(&[expired], 30).inputs, []);
+        assert_eq!(watcher.on_lines(&[expired.into()], 30).inputs, []);
         assert!(watcher.on_time(10_000).ask.is_some(), "it lists again");
     }
 }

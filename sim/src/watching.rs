@@ -1,5 +1,7 @@
 //! The watches of the controllers: lists, lines, breaks, and the connections that they come through.
 
+use std::sync::Arc;
+
 use resus_core::facts::{Served, Source};
 
 use crate::api::Topic;
@@ -103,7 +105,7 @@ impl Simulation {
         self.agenda.enter(connection.due_at, event);
     }
 
-    pub(crate) fn lines(&mut self, number: u64, lines: Vec<Vec<u8>>, ended: bool) {
+    pub(crate) fn lines(&mut self, number: u64, lines: Vec<Arc<[u8]>>, ended: bool) {
         let now = self.now();
         let Some(connection) = self.connections.get(&number) else { return };
         let (replica, source) = (connection.replica, connection.source.clone());

@@ -3,7 +3,7 @@
 //!     RESUS_SEEDS=5000 cargo test --release -p resus-sim    more of them
 //!     RESUS_SEED=17 cargo test -p resus-sim seeds -- --nocapture    the whole story of one
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use resus_sim::report::Report;
 use resus_sim::run::{run, tell};
@@ -27,31 +27,46 @@ fn seeds_keep_every_promise() {
         println!("{}", Report { story: Vec::new(), ..report });
         return;
     }
-    let mut counters: BTreeMap<&'static str, u64> = BTreeMap::new();
-    let mut failed = Vec::new();
     let seeds = number("RESUS_SEEDS").unwrap_or(SEEDS);
-    for seed in (0..seeds).chain(FOUND.into_iter().filter(|found| *found >= seeds)) {
+    let all: Vec<u64> = (0..seeds).chain(FOUND.into_iter().filter(|found| *found >= seeds)).collect();
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let tallies: Vec<Tally> = std::thread::scope(|scope| {
+        let parts = (0..threads).map(|part| all.iter().copied().skip(part).step_by(threads));
+        let running: Vec<_> = parts.map(|part| scope.spawn(move || tally(part))).collect();
+        running.into_iter().map(|thread| thread.join().expect("no run panics")).collect()
+    });
+    let failed: Vec<String> = tallies.iter().flat_map(|tally| tally.failed.clone()).collect();
+    let counters: BTreeSet<&str> = tallies.iter().flat_map(|tally| tally.counters.iter().copied()).collect();
+    assert!(failed.is_empty(), "these seeds went wrong:\n{}", failed.join("\n"));
+    let missing: Vec<&str> = expected().into_iter().filter(|what| !counters.contains(what)).collect();
+    assert!(seeds < SEEDS || missing.is_empty(), "the simulator has lost its teeth: none of {missing:?} in {counters:#?}");
+}
+
+#[derive(Default)]
+struct Tally {
+    /// What happened at least once.
+    counters: BTreeSet<&'static str>,
+    failed: Vec<String>,
+}
+
+fn tally(seeds: impl Iterator<Item = u64>) -> Tally {
+    let mut tally = Tally::default();
+    for seed in seeds {
         let report = run(seed);
         if seed % TWICE == 0 {
             assert_eq!(report.hash, run(seed).hash, "seed {seed} does not go the same way twice");
         }
-        for (what, times) in &report.counters {
-            *counters.entry(what).or_default() += times;
-        }
+        tally.counters.extend(report.counters.keys());
         if let Some(violation) = report.violations.first() {
-            if failed.is_empty() {
-                let skipped = report.story.len().saturating_sub(LINES);
-                report.story.iter().skip(skipped).for_each(|happening| println!("{happening}"));
-            }
-            failed.push(format!("RESUS_SEED={seed}: {violation}"));
-            if failed.len() == FAILED_MAX {
+            let skipped = report.story.len().saturating_sub(LINES);
+            report.story.iter().skip(skipped).for_each(|happening| println!("{happening}"));
+            tally.failed.push(format!("RESUS_SEED={seed}: {violation}"));
+            if tally.failed.len() == FAILED_MAX {
                 break;
             }
         }
     }
-    assert!(failed.is_empty(), "these seeds went wrong:\n{}", failed.join("\n"));
-    let missing: Vec<&str> = expected().into_iter().filter(|what| !counters.contains_key(what)).collect();
-    assert!(seeds < SEEDS || missing.is_empty(), "the simulator has lost its teeth: none of {missing:?} in {counters:#?}");
+    tally
 }
 
 /// What must have happened somewhere: every kind of failure, fault, decision and write.

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use super::set::{Set, Step, key_of};
+pub use super::set::key_of;
+use super::set::{Set, Step};
 use crate::schema::{List, Schema, Type};
 
 #[derive(Debug, Default)]
@@ -75,7 +76,23 @@ pub fn field<'a>(schema: Option<&'a Schema>, name: &str, is_root: bool) -> Optio
 }
 
 pub fn changes(old: Option<&Value>, new: &Value, schema: &Schema) -> Changes {
-    let mut walk = Walk { path: Vec::new(), changes: Changes::default() };
+    walk(old, new, schema, Empties::AreNothing)
+}
+
+/// As [`changes`], but a merged configuration is compared as it is, before it becomes one of Kubernetes' own types.
+pub fn changes_as_merged(old: Option<&Value>, merged: &Value, schema: &Schema) -> Changes {
+    walk(old, merged, schema, Empties::AreValues)
+}
+
+/// What nulls and empty lists and maps are in fields of Kubernetes' own types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Empties {
+    AreNothing,
+    AreValues,
+}
+
+fn walk(old: Option<&Value>, new: &Value, schema: &Schema, empties: Empties) -> Changes {
+    let mut walk = Walk { path: Vec::new(), changes: Changes::default(), empties };
     let old = old.and_then(Value::as_object).unwrap_or(&NOTHING);
     walk.fields(old, new.as_object().unwrap_or(&NOTHING), Some(schema));
     walk.changes
@@ -84,6 +101,7 @@ pub fn changes(old: Option<&Value>, new: &Value, schema: &Schema) -> Changes {
 struct Walk<'a> {
     path: Vec<Step<'a>>,
     changes: Changes,
+    empties: Empties,
 }
 
 impl<'a> Walk<'a> {
@@ -115,8 +133,9 @@ impl<'a> Walk<'a> {
         let is_metadata = self.path.is_empty() && name == "metadata";
         let schema = field(parent, name, self.path.is_empty());
         let unset = if is_metadata { Some(&NULL) } else { unset(parent, name, schema) };
-        let old = old.filter(|value| is_kept(value, parent, schema)).or(unset);
-        let new = new.filter(|value| is_kept(value, parent, schema)).or(unset);
+        let is_kept = |value: &&Value| self.empties == Empties::AreValues || is_kept(value, parent, name, schema);
+        let old = old.filter(is_kept).or(unset);
+        let new = new.filter(is_kept).or(unset);
         self.path.push(Step::Field(name));
         self.values(old, new, schema);
         self.path.pop();
@@ -125,8 +144,8 @@ impl<'a> Walk<'a> {
     fn values(&mut self, old: Option<&'a Value>, new: Option<&'a Value>, schema: Option<&'a Schema>) {
         match (old, new) {
             (None, None) => {}
-            (Some(gone), None) => one_sided(&mut self.path, gone, schema, &mut self.changes.removed),
-            (None, Some(added)) => one_sided(&mut self.path, added, schema, &mut self.changes.set),
+            (Some(gone), None) => one_sided(&mut self.path, gone, schema, self.empties, &mut self.changes.removed),
+            (None, Some(added)) => one_sided(&mut self.path, added, schema, self.empties, &mut self.changes.set),
             (Some(old), Some(new)) => match (parts(old, new, schema), parts(new, old, schema)) {
                 (Parts::Fields(old), Parts::Fields(new)) => self.fields(old, new, schema),
                 (Parts::Elements(old, keys), Parts::Elements(new, _)) => self.elements(old, new, keys, items(schema)),
@@ -154,16 +173,17 @@ impl<'a> Walk<'a> {
 }
 
 /// Everything in a value that is there on one side only, itself included.
-fn one_sided<'a>(path: &mut Vec<Step<'a>>, value: &'a Value, schema: Option<&'a Schema>, set: &mut Set) {
+fn one_sided<'a>(path: &mut Vec<Step<'a>>, value: &'a Value, schema: Option<&'a Schema>, empties: Empties, set: &mut Set) {
     set.insert(path);
     match parts(value, value, schema) {
         Parts::Whole => {}
         Parts::Fields(map) => {
             for (name, value) in map {
                 let child = field(schema, name, false);
-                if is_kept(value, schema, child) || unset(schema, name, child).is_some() {
+                let is_kept = empties == Empties::AreValues || is_kept(value, schema, name, child);
+                if is_kept || unset(schema, name, child).is_some() {
                     path.push(Step::Field(name));
-                    one_sided(path, value, child, set);
+                    one_sided(path, value, child, empties, set);
                     path.pop();
                 }
             }
@@ -171,7 +191,7 @@ fn one_sided<'a>(path: &mut Vec<Step<'a>>, value: &'a Value, schema: Option<&'a 
             for (name, child) in declared.filter(|(name, _)| !map.contains_key(*name)) {
                 if let Some(unset) = unset(schema, name, Some(child)) {
                     path.push(Step::Field(name));
-                    one_sided(path, unset, Some(child), set);
+                    one_sided(path, unset, Some(child), empties, set);
                     path.pop();
                 }
             }
@@ -179,7 +199,7 @@ fn one_sided<'a>(path: &mut Vec<Step<'a>>, value: &'a Value, schema: Option<&'a 
         Parts::Elements(list, keys) => {
             for one in list {
                 path.push(step(one, keys, items(schema)));
-                one_sided(path, one, items(schema), set);
+                one_sided(path, one, items(schema), empties, set);
                 path.pop();
             }
         }
@@ -277,12 +297,12 @@ fn is_builtin(schema: Option<&Schema>) -> bool {
     schema.is_some_and(|schema| schema.source.is_empty() && schema.kind == Type::Object)
 }
 
-/// Kubernetes' own types do not tell an empty list or map from none.
-fn is_kept(value: &Value, parent: Option<&Schema>, schema: Option<&Schema>) -> bool {
+/// Kubernetes' own types do not tell an empty list or map from none, except in fields that they print even so.
+fn is_kept(value: &Value, parent: Option<&Schema>, name: &str, schema: Option<&Schema>) -> bool {
     let is_empty = match value {
         // A time that is not set is printed as null.
         Value::Null => schema.is_none_or(|schema| schema.format.as_deref() != Some("date-time")),
-        Value::Array(list) => list.is_empty(),
+        Value::Array(list) => list.is_empty() && !is_required_list(parent, name, schema),
         Value::Object(map) => map.is_empty() && schema.is_some_and(|schema| schema.values.is_some()),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     };
@@ -302,6 +322,16 @@ fn unset<'a>(parent: Option<&'a Schema>, name: &str, schema: Option<&'a Schema>)
         Value::Array(list) => list.is_empty(),
         Value::Object(map) => map.is_empty(),
     };
-    let is_required_list = || schema?.items.as_ref().and(parent).filter(|parent| parent.required.iter().any(|one| one == name));
-    schema?.unset.as_ref().filter(is_zero).or_else(|| is_required_list().map(|_| &NULL))
+    // The keys of a map do come and go.
+    if !parent?.properties.contains_key(name) {
+        return None;
+    }
+    schema?.unset.as_ref().filter(is_zero).or_else(|| is_required_list(parent, name, schema).then_some(&NULL))
+}
+
+/// Lists that are printed as null where there is none: those that must be there, and the rules of roles.
+fn is_required_list(parent: Option<&Schema>, name: &str, schema: Option<&Schema>) -> bool {
+    let is_list = schema.is_some_and(|schema| schema.items.is_some());
+    let is_rules = |parent: &Schema| name == "rules" && parent.name.starts_with("io.k8s.api.rbac.");
+    is_list && parent.is_some_and(|parent| is_rules(parent) || parent.required.iter().any(|one| one == name))
 }

@@ -3,66 +3,22 @@
 use serde_json::{Map, Value};
 
 use super::compare::{Parts, field, find, is_declared, items, parts, step};
-use super::set::{Set, Step};
-use crate::schema::{Schema, Type};
+use super::set::Set;
+use crate::schema::Schema;
 
-/// What is wrong with a configuration by its schema, as the real server says it; None if nothing is.
-pub fn fault(applied: &Value, schema: &Schema) -> Option<String> {
-    fault_in(applied, Some(schema), true)
-}
-
-fn fault_in(value: &Value, schema: Option<&Schema>, is_root: bool) -> Option<String> {
-    let known = schema?;
-    match (known.kind, value) {
-        (_, Value::Null) => None,
-        (Type::Integer | Type::Number, Value::String(_)) => Some(": expected numeric (int or float), got string".to_owned()),
-        (Type::Integer | Type::Number, Value::Bool(_)) => Some(": expected numeric (int or float), got bool".to_owned()),
-        (Type::String, Value::Number(_) | Value::Bool(_)) => {
-            Some(format!(": expected string, got &value.valueUnstructured{{Value:{value}}}"))
-        }
-        (Type::Boolean, Value::String(text)) => Some(format!(": expected boolean, got {text:?}")),
-        (Type::Object, Value::Object(map)) => map.iter().find_map(|(name, value)| {
-            let child = field(schema, name, is_root);
-            let is_open = known.preserve_unknown || (known.properties.is_empty() && known.values.is_none());
-            if child.is_none() && !is_open && !is_declared(schema, name, is_root) {
-                return Some(format!(".{name}: field not declared in schema"));
-            }
-            // The schema of metadata here knows only what has parts; the rest is checked with the object.
-            if is_root && name == "metadata" {
-                return None;
-            }
-            fault_in(value, child, false).map(|fault| format!(".{name}{fault}"))
-        }),
-        (Type::Array, Value::Array(list)) => fault_in_list(list, value, known),
-        _ => None,
-    }
-}
-
-fn fault_in_list(list: &[Value], value: &Value, schema: &Schema) -> Option<String> {
-    let items = items(Some(schema));
-    let keys = match parts(value, value, Some(schema)) {
-        Parts::Elements(_, keys) => Some(keys),
-        Parts::Whole | Parts::Fields(_) => None,
-    };
-    list.iter().enumerate().find_map(|(at, one)| {
-        let name = match keys {
-            Some(keys) => one_path(step(one, keys, items)),
-            None => format!("[{at}]"),
-        };
-        if keys.is_some_and(|keys| find(&list[..at], one, at, keys, items).is_some()) {
-            return Some(format!(": duplicate entries for key {name}"));
-        }
-        fault_in(one, items, false).map(|fault| format!("{name}{fault}"))
-    })
-}
-
-fn one_path(step: Step) -> String {
-    let mut set = Set::default();
-    set.insert(&[step]);
-    set.paths().pop().unwrap_or_default()
-}
-
+/// What `live` becomes. A null asks for nothing where there are parts to keep; elsewhere it is a value like others.
 pub fn merge(live: &mut Value, applied: &Value, schema: Option<&Schema>, is_root: bool) {
+    if applied.is_null() {
+        let has_parts = match parts(live, live, schema) {
+            Parts::Fields(map) => !map.is_empty(),
+            Parts::Elements(list, _) => !list.is_empty(),
+            Parts::Whole => false,
+        };
+        if !has_parts {
+            *live = Value::Null;
+        }
+        return;
+    }
     match parts(applied, applied, schema) {
         Parts::Fields(fields) if live.is_object() || live.is_null() => {
             if live.is_null() {
@@ -72,9 +28,7 @@ pub fn merge(live: &mut Value, applied: &Value, schema: Option<&Schema>, is_root
             for (name, value) in fields {
                 let child = field(schema, name, is_root);
                 match live.get_mut(name) {
-                    Some(_) if value.is_null() => drop(live.remove(name)),
                     Some(current) => merge(current, value, child, false),
-                    None if value.is_null() => {}
                     None => drop(live.insert(name.clone(), value.clone())),
                 }
             }

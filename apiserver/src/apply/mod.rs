@@ -3,14 +3,15 @@
 //! Every writer owns the fields that it set last. An update takes what it changes; an apply must ask, or force.
 
 mod compare;
+mod fault;
 mod merge;
 mod set;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use self::compare::{Changes, changes, field_set};
+use self::compare::{Changes, changes, changes_as_merged, field_set};
 use self::set::Set;
 use crate::refusal::{Cause, Refusal};
 use crate::schema::Schema;
@@ -25,6 +26,8 @@ pub struct Manager<'a> {
     pub subresource: &'a str,
     /// RFC 3339, in seconds.
     pub time: &'a str,
+    /// The status is written elsewhere.
+    pub leaves_status: bool,
 }
 
 /// kubectl keeps here what was applied last, and the server helps it with that.
@@ -52,14 +55,18 @@ pub fn apply(live: Option<&Value>, applied: &Value, schema: &Schema, manager: Ma
     if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Refusal::bad_request("metadata.managedFields must be nil"));
     }
-    if let Some(fault) = merge::fault(applied, schema) {
+    if let Some(fault) = fault::fault(applied, schema) {
         return Err(untyped(applied, &fault));
     }
     let nothing = json!({});
     let before = live.unwrap_or(&nothing);
     let mut entries = before.pointer("/metadata/managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
     if let (Some(live), true) = (live, entries.is_empty()) {
-        update(&mut entries, &changes(None, live, schema), Manager { name: "before-first-apply", ..manager });
+        let mut there = changes(None, live, schema);
+        if manager.leaves_status {
+            there.set.children.remove("f:status");
+        }
+        update(&mut entries, &there, Manager { name: "before-first-apply", ..manager });
     }
     let last = entries.iter().position(|entry| is_of(entry, manager, "Apply")).map(|at| entries.remove(at));
     let mut own = field_set(applied, schema);
@@ -68,19 +75,45 @@ pub fn apply(live: Option<&Value>, applied: &Value, schema: &Schema, manager: Ma
     if let Some(last) = &last {
         prune(&mut merged, last, &own, &entries, schema);
     }
-    let changes = changes(live, &merged, schema);
+    let is_changed = merged != *before;
+    let changes = changes_as_merged(live, &merged, schema);
     if !force {
         refuse_conflicts(&entries, &changes, manager, before, schema)?;
     }
     take(&mut entries, &changes);
     // An apply that changes nothing keeps its time, or has none.
-    let is_changed = !changes.set.is_empty() || !changes.removed.is_empty();
     let time = if is_changed { Some(json!(manager.time)) } else { last.and_then(|last| last.get("time").cloned()) };
     own.subtract(&compare::untracked());
     entries.extend(entry(&own, manager, "Apply", time));
     keep_last_applied(&mut merged, applied, manager);
     put(&mut merged, entries);
     Ok(merged)
+}
+
+/// Whether a write changed nothing but the times at which somebody wrote: then it is none.
+pub fn is_same_but_for_times(new: &Value, old: &Value) -> bool {
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new == old };
+    let without = |map: &'_ Map<String, Value>, key: &str| map.len() - usize::from(map.contains_key(key));
+    let same_but = |new: &Map<String, Value>, old: &Map<String, Value>, key: &str| {
+        without(new, key) == without(old, key) && new.iter().all(|(name, value)| name == key || old.get(name) == Some(value))
+    };
+    let (Some(new_meta), Some(old_meta)) =
+        (new.get("metadata").and_then(Value::as_object), old.get("metadata").and_then(Value::as_object))
+    else {
+        return new == old;
+    };
+    let managers = |meta: &Map<String, Value>| meta.get("managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
+    if !same_but(new, old, "metadata") || !same_but(new_meta, old_meta, "managedFields") {
+        return false;
+    }
+    let (mut new_managers, mut old_managers) = (managers(new_meta), managers(old_meta));
+    for entry in new_managers.iter_mut().chain(&mut old_managers).filter_map(Value::as_object_mut) {
+        entry.remove("time");
+    }
+    let in_order = |list: &mut Vec<Value>| list.sort_by_cached_key(Value::to_string);
+    in_order(&mut new_managers);
+    in_order(&mut old_managers);
+    new_managers == old_managers
 }
 
 /// Takes out what this manager applied before and now leaves out, unless somebody else owns it.
@@ -276,7 +309,7 @@ fn unite_oldest(entries: &mut Vec<Value>) {
         fields.add(&Set::parse(&entries[later]["fieldsV1"]));
         let version = text(&entries[later], "apiVersion").to_owned();
         let time = entries[later].get("time").cloned();
-        let bucket = Manager { name: "ancient-changes", api_version: &version, subresource: "", time: "" };
+        let bucket = Manager { name: "ancient-changes", api_version: &version, subresource: "", time: "", leaves_status: false };
         let united = entry(&fields, bucket, "Update", time);
         entries.remove(earlier.max(later));
         entries.remove(earlier.min(later));

@@ -33,7 +33,7 @@ fn manager(row: &Value) -> Manager<'_> {
         _ => "v1",
     };
     let name = row["manager"].as_str().unwrap();
-    Manager { name, api_version, subresource: row["subresource"].as_str().unwrap(), time: latest }
+    Manager { name, api_version, subresource: row["subresource"].as_str().unwrap(), time: latest, leaves_status: false }
 }
 
 fn old(row: &Value) -> Option<&Value> {

@@ -214,6 +214,20 @@ pub fn is_known_finalizer(name: &str) -> bool {
     name.contains('/') || matches!(name, "kubernetes" | "orphan" | "foregroundDeletion")
 }
 
+/// Of custom kinds, which may have finalizers of any name: those that are new here and nobody's in particular.
+pub fn warn_of_finalizers(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+    if resource.custom.is_none() {
+        return Vec::new();
+    }
+    let before = old.map(|old| list(&old["metadata"], "finalizers")).unwrap_or_default();
+    let added = list(&object["metadata"], "finalizers").iter().filter(|one| !before.contains(one)).filter_map(Value::as_str);
+    let mut added: Vec<&str> = added.filter(|name| !is_known_finalizer(name)).collect();
+    added.sort_unstable();
+    added.dedup();
+    let why = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers";
+    added.into_iter().map(|name| format!("metadata.finalizers: {name:?}: {why}")).collect()
+}
+
 /// Kinds that came late do without this rule.
 fn wants_qualified_finalizers(resource: &Resource) -> bool {
     let late = resource.custom.is_some()

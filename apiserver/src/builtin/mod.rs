@@ -29,7 +29,7 @@ pub use self::csr::{set_requester, set_times as set_request_times};
 pub use self::event::{from_core as event_from_core, to_core as event_to_core};
 pub use self::fields::{field_value, selectable, unsupported as unsupported_field};
 pub use self::keep::{keep_on_approval, keep_on_finalize, keep_on_status, keep_on_update};
-pub use self::meta::{keep_meta, validate_meta};
+pub use self::meta::{keep_meta, validate_meta, warn_of_finalizers};
 use crate::refusal::Cause;
 use crate::resource::Resource;
 
@@ -159,6 +159,13 @@ pub fn default(resource: &Resource, object: &mut Value) {
 fn default_meta(object: &mut Value) {
     if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         read::drop_zero(meta, &["labels", "annotations", "finalizers", "ownerReferences", "generateName", "selfLink"]);
+    }
+}
+
+/// An emptied list of rules is stored as none. Its writer owns it all the same: this comes after managers are recorded.
+pub fn drop_empty_rules(resource: &Resource, object: &mut Value) {
+    if kind(resource) == Kind::Role && object["rules"].as_array().is_some_and(Vec::is_empty) {
+        object["rules"] = Value::Null;
     }
 }
 

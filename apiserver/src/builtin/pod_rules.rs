@@ -70,7 +70,7 @@ pub fn validate_update(pod: &Value, old: &Value) -> Vec<Cause> {
             return causes;
         }
     }
-    if !causes.is_empty() {
+    if !deadline_falls(&spec["activeDeadlineSeconds"], &before["activeDeadlineSeconds"], &mut causes) {
         return causes;
     }
     let same = |one: &Value, other: &Value| ["key", "operator", "value", "effect"].iter().all(|key| one[*key] == other[*key]);
@@ -85,6 +85,18 @@ pub fn validate_update(pod: &Value, old: &Value) -> Vec<Cause> {
         causes.push(Cause::forbidden("spec", &format!("{UPDATABLE}\n{changed}")));
     }
     causes
+}
+
+/// A Pod's time can only become shorter. False: nothing else is looked at.
+fn deadline_falls(new: &Value, old: &Value, causes: &mut Vec<Cause>) -> bool {
+    let detail = match (new.as_i64(), old.as_i64()) {
+        (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => "must be between 0 and 2147483647, inclusive",
+        (Some(new), Some(old)) if new > old => "must be less than or equal to previous value",
+        (None, Some(_)) => "must not update from a positive integer to nil value",
+        (Some(_) | None, _) => return true,
+    };
+    causes.push(Cause::invalid("spec.activeDeadlineSeconds", new, detail));
+    new.is_null()
 }
 
 pub fn validate_status(pod: &Value, old: &Value) -> Vec<Cause> {
@@ -117,7 +129,7 @@ fn changed(spec: &Value, before: &Value) -> String {
     let mut new = spec.clone();
     for key in ["containers", "initContainers"] {
         let olds = list(before, key);
-        for (one, old) in new[key].as_array_mut().into_iter().flatten().zip(olds) {
+        for (one, old) in new.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().zip(olds) {
             if let Some(one) = one.as_object_mut() {
                 one.remove("image");
                 fill(one, "image", old["image"].clone());

@@ -209,7 +209,11 @@ fn daemon_set_strategy(strategy: &Value, causes: &mut Vec<Cause>) {
 }
 
 fn unknown_strategy(strategy: &Value, path: &str, known: &str) -> Cause {
-    let shown = go_struct(strategy, &[("Type", "type", "\"\""), ("RollingUpdate", "rollingUpdate", "null")]);
+    let rolling = match &strategy["rollingUpdate"] {
+        Value::Null => "null".to_owned(),
+        rolling => go_struct(rolling, &[("MaxUnavailable", "maxUnavailable", "0"), ("MaxSurge", "maxSurge", "0")]),
+    };
+    let shown = go_struct(strategy, &[("Type", "type", "\"\""), ("RollingUpdate", "", &rolling)]);
     let message = format!("Unsupported value: {shown}: supported values: {known}");
     Cause { field: path.to_owned(), reason: "FieldValueNotSupported", message }
 }
@@ -247,13 +251,16 @@ pub fn validate_status(object: &Value, keys: &[&str], within: Option<&str>) -> V
         not_negative(format!("status.{key}"), &status[*key], &mut causes);
     }
     let Some(within) = within else { return causes };
-    let total = status[within].as_i64().unwrap_or_default();
-    for key in keys.iter().filter(|key| !matches!(**key, "replicas" | "observedGeneration" | "unavailableReplicas")) {
-        if status[*key].as_i64().is_some_and(|count| count > total) {
-            let detail = format!("cannot be greater than status.{within}");
-            causes.push(Cause::invalid(format!("status.{key}"), &status[*key], detail));
+    let count = |key: &str| status[key].as_i64().unwrap_or_default();
+    let mut at_most = |key: &str, most: i64, of: &str| {
+        if count(key) > most {
+            causes.push(Cause::invalid(format!("status.{key}"), &json!(count(key)), format!("cannot be greater than {of}")));
         }
+    };
+    for key in keys.iter().filter(|key| !matches!(**key, "replicas" | "observedGeneration" | "unavailableReplicas")) {
+        at_most(key, count(within), &format!("status.{within}"));
     }
+    at_most("availableReplicas", count("readyReplicas"), "readyReplicas");
     causes
 }
 

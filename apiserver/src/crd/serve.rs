@@ -1,6 +1,6 @@
 //! What does a CRD serve, and under which names?
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::{Map, Value, json};
 
@@ -159,6 +159,7 @@ fn resource(crd: &Value, version: &Value) -> Resource {
         columns: list(&version["additionalPrinterColumns"]).to_vec(),
         selectable: list(&version["selectableFields"]).iter().map(|one| text(one, "jsonPath").to_owned()).collect(),
         custom: Some(Arc::new(custom)),
+        table: OnceLock::new(),
         kind,
     }
 }

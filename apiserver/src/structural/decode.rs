@@ -153,7 +153,9 @@ impl<'a> Walk<'a> {
     }
 
     fn refuse(&mut self, found: &str, schema: &Schema) -> Result<(), String> {
-        let wanted = go_type(schema);
+        let field = self.path.last().map_or("", String::as_str);
+        let named = TEXT_TYPES.iter().find(|(holder, name, _)| *holder == self.holder && *name == field);
+        let wanted = named.map_or_else(|| go_type(schema), |(_, _, name)| (*name).to_owned());
         let said = match self.path.is_empty() {
             true => format!("json: cannot unmarshal {found} into Go value of type {wanted}"),
             false => {
@@ -164,6 +166,25 @@ impl<'a> Walk<'a> {
         self.wrong.get_or_insert(said);
         Ok(())
     }
+}
+
+/// Texts that have a type of their own in Go, which only its messages tell: those that are written most.
+const TEXT_TYPES: [(&str, &str, &str); 10] = [
+    ("PodStatus", "phase", "v1.PodPhase"),
+    ("PodSpec", "restartPolicy", "v1.RestartPolicy"),
+    ("PodSpec", "dnsPolicy", "v1.DNSPolicy"),
+    ("NodeStatus", "phase", "v1.NodePhase"),
+    ("NodeCondition", "type", "v1.NodeConditionType"),
+    ("NodeCondition", "status", "v1.ConditionStatus"),
+    ("PodCondition", "type", "v1.PodConditionType"),
+    ("PodCondition", "status", "v1.ConditionStatus"),
+    ("Taint", "effect", "v1.TaintEffect"),
+    ("Secret", "type", "v1.SecretType"),
+];
+
+/// Whether a type in a message is one of texts.
+pub fn is_text_type(name: &str) -> bool {
+    TEXT_TYPES.iter().any(|(_, _, known)| *known == name)
 }
 
 /// Raw JSON in Go, whatever the document says.

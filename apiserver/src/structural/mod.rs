@@ -16,7 +16,7 @@ mod rules;
 mod tests;
 mod validate;
 
-pub use decode::decode;
+pub use decode::{decode, is_text_type};
 pub use default::default;
 pub use empty::drop_empty;
 pub(crate) use names::{is_dns_label, is_dns_subdomain};

@@ -68,7 +68,7 @@ pub fn random_token() -> String {
 }
 
 /// Seeds of the standard library come from the operating system.
-fn random() -> u64 {
+pub fn random() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(std::process::id())
 }

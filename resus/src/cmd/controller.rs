@@ -155,7 +155,7 @@ async fn first_to_end<T>(all: impl Iterator<Item = impl Future<Output = T> + Sen
     }
 }
 
-async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Config> {
+pub async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Config> {
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let mut config = match kubeconfig {
         Some(file) => {
@@ -191,13 +191,13 @@ fn start_logs(format: LogFormat, filter: &str) -> Result<()> {
 }
 
 /// Host, process and chance: two processes never share it, whatever their hosts are called.
-fn identity() -> String {
+pub fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() { "resus" } else { host.trim() };
     format!("{host}_{}_{:08x}", std::process::id(), RandomState::new().hash_one(()) as u32)
 }
 
-fn asked_to_stop() -> Result<impl Future<Output = ()>> {
+pub fn asked_to_stop() -> Result<impl Future<Output = ()>> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {

@@ -90,7 +90,9 @@ impl Words {
         if is_time(text) && !text.starts_with(YEAR_OF_OPERATIONS) {
             return "(a time)".to_owned();
         }
-        let text = in_order(&self.without_version(&without_object(text)));
+        // Labels that were emptied and labels that never were are told apart here and nowhere else.
+        let text = &text.replace("Invalid value: {}: `selector`", "Invalid value: null: `selector`");
+        let text = in_order(&self.without_version(&without_object(&without_diff(text))));
         let words: Vec<String> = text.split_inclusive([' ', ',', '"', '\n', '\\']).map(|word| self.word(word)).collect();
         words.concat()
     }
@@ -129,6 +131,15 @@ fn without_object(text: &str) -> String {
     match begin < end {
         true => format!("{}Invalid value: (an object): {}", &text[..begin], &text[end + "}\": ".len()..]),
         false => text.to_owned(),
+    }
+}
+
+/// What changed in a Pod that may not is told as a diff of Go's structs, always at the end.
+fn without_diff(text: &str) -> String {
+    const BEFORE: &str = "if it was previously negative)\n";
+    match text.find(BEFORE) {
+        Some(at) => format!("{}(a diff){}", &text[..at + BEFORE.len()], if text.ends_with(']') { "]" } else { "" }),
+        None => text.to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod api;
 mod measure;
+mod node;
 mod report;
 mod stage;
 mod usage;

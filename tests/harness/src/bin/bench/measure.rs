@@ -10,8 +10,9 @@ use serde_json::json;
 use tokio::time::{Instant, interval};
 
 use crate::api::{self, Seen, Sign, Watch};
+use crate::node::name;
 use crate::pass;
-use crate::stage::{CONFIG_MAPS, NODES, REMEDIATIONS, Stage, name};
+use crate::stage::{CONFIG_MAPS, NODES, REMEDIATIONS, Stage};
 use crate::usage::Usage;
 
 /// As many as in the measurements of the other controllers.

@@ -1,0 +1,158 @@
+//! A cluster that stays: the embedded API server over HTTPS, simulated machines at wall speed, and the real controller,
+//! which reaches the server as any client does.
+
+use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use jiff::Timestamp;
+use kube::Client;
+use resus_apiserver::Server;
+use resus_core::facts::Claim;
+use resus_core::lease::Timing;
+use resus_driver::pump::{self, Settings};
+use resus_driver::telemetry::Telemetry;
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::machines::Machines;
+use super::panel::clock;
+use super::provider;
+use super::script::{CHECK, Script};
+use super::story::decision;
+use crate::cmd::apiserver::{random, random_token};
+use crate::cmd::controller::{asked_to_stop, configuration, identity};
+use crate::serve::{Front, Shared};
+
+/// Minutes in production; nobody wants to wait for that here.
+const READY_AFTER: &str = "20s";
+const DISK_AFTER: &str = "10s";
+const NAMESPACE: &str = "poison-pill";
+
+pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Result<()> {
+    if kubeconfig.is_dir() {
+        bail!("--write-kubeconfig: {} is a folder; name a file", kubeconfig.display());
+    }
+    let began = Instant::now();
+    let stop = asked_to_stop()?;
+    let token = random_token();
+    let mut server = Server::new(random(), Timestamp::now());
+    server.require_token(&token);
+    let shared = Shared::new(server);
+    let front = Front::bind(listen, &token).await.context("choose another address with --listen; port 0 takes a free one")?;
+    let mut machines = Machines::new(script, shared.clone(), token, began);
+    machines.install(&check(script))?;
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new("resus_driver=info,resus_driver::watch=warn"))
+        .with_writer(std::io::stdout)
+        .event_format(Telling { began })
+        .init();
+    front.write_kubeconfig(kubeconfig)?;
+    introduce(script, &front.url, kubeconfig);
+
+    let serving = tokio::spawn(front.serve(shared.clone()));
+    let config = configuration(Some(kubeconfig.to_owned()), None).await?;
+    let client = Client::try_from(config).context("cannot make a client from the configuration")?;
+    let settings =
+        Settings { namespace: NAMESPACE.to_owned(), identity: identity(), timing: Timing::default(), claim: Claim::Marked };
+    tokio::select! {
+        ended = pump::run(client, settings, Arc::new(Telemetry::new()), stop) => ended,
+        served = serving => served.context("the server died")?,
+        () = shared.tend() => bail!("the controllers have ended"),
+        () = machines.run() => bail!("the machines have ended"),
+    }
+}
+
+fn check(script: &Script) -> serde_json::Value {
+    json!({
+        "apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "metadata": {"name": CHECK},
+        "spec": {
+            "selector": {"matchExpressions": [{"key": resus_sim::scenario::WORKER, "operator": "Exists"}]},
+            "unhealthyConditions": [
+                {"type": "Ready", "status": "Unknown", "duration": READY_AFTER},
+                {"type": "Ready", "status": "False", "duration": READY_AFTER},
+                {"type": "DiskBroken", "status": "True", "duration": DISK_AFTER},
+            ],
+            "maxUnhealthy": script.max_unhealthy,
+            "remediationTemplate": provider::template_reference(),
+        },
+    })
+}
+
+fn introduce(script: &Script, url: &str, kubeconfig: &Path) {
+    let zone = script.zones.last().map(|zone| zone.name.clone()).unwrap_or_default();
+    println!("{} simulated workers in {} zones, and the real controller, at {url}.", script.workers(), script.zones.len());
+    println!(
+        "Unhealthy is who is not Ready for {READY_AFTER}, or has a broken disk for {DISK_AFTER}; repairs start while at most {} ({}) are not healthy.",
+        script.max_unhealthy, script.allowed
+    );
+    println!("\nLook at it:");
+    println!("  export KUBECONFIG={}", kubeconfig.canonicalize().unwrap_or_else(|_| kubeconfig.to_owned()).display());
+    println!("  kubectl get nodes --watch");
+    println!("  kubectl get nhc -o wide");
+    println!("  kubectl get rebootremediations -A");
+    println!("  kubectl events --for nodehealthcheck/{CHECK}");
+    println!("\nBreak it:");
+    println!("  kubectl annotate node worker-2 demo.resus.dev/break=power       # or kubelet, disk, flap");
+    println!("  kubectl annotate nodes -l topology.kubernetes.io/zone={zone} demo.resus.dev/break=power");
+    println!("  kubectl annotate nodes -l topology.kubernetes.io/zone={zone} demo.resus.dev/mend=now");
+    println!("\nctrl-c ends it.\n");
+}
+
+/// What the controller logs, in the words of the demo.
+struct Telling {
+    began: Instant,
+}
+
+impl<S, N> FormatEvent<S, N> for Telling
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut said = Said::default();
+        event.record(&mut said);
+        let text = match said.message.as_str() {
+            "decided" => decision(&said.verdict, &said.node, &said.because),
+            message => format!("{message}{}", said.rest),
+        };
+        writeln!(writer, "  {}  {:9} {text}", clock(millis_since(self.began)), "resus")
+    }
+}
+
+pub fn millis_since(began: Instant) -> i64 {
+    i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX)
+}
+
+#[derive(Default)]
+struct Said {
+    message: String,
+    verdict: String,
+    node: String,
+    because: String,
+    rest: String,
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let value = format!("{value:?}");
+        match field.name() {
+            "message" => self.message = value,
+            "verdict" => self.verdict = value,
+            "node" => self.node = value,
+            "because" => self.because = value,
+            name => {
+                // Writing to a string cannot fail.
+                let _ = write!(self.rest, ", {name}: {value}");
+            }
+        }
+    }
+}
