@@ -277,7 +277,7 @@ impl Ask {
                 unconvertible(why)
             )));
         }
-        self.check_shape(object, Vec::new())
+        self.check_shape(object, &[])
     }
 
     fn is_strategic(&self) -> bool {
@@ -293,11 +293,11 @@ impl Ask {
     }
 
     /// Checks the shape of an object that a client sent, or that a patch made, and drops what nobody knows. Returns warnings.
-    pub fn check_shape(&self, object: &mut Value, twice: Vec<String>) -> Result<Vec<String>, Refusal> {
+    pub fn check_shape(&self, object: &mut Value, twice: &[String]) -> Result<Vec<String>, Refusal> {
         let resource = self.resource();
         self.check_kind(object)?;
         structural::decode(object, &resource.schema, &resource.version, &resource.kind).map_err(Refusal::bad_request)?;
-        self.drop_unknown(object, &twice)
+        self.drop_unknown(object, twice)
     }
 
     /// What nobody knows is not stored; whether it is said, or even refused, is the client's choice.

@@ -48,7 +48,7 @@ impl Filter {
     }
 
     pub fn selects(&self, resource: &Resource, stored: &Stored) -> bool {
-        if !self.labels.is_empty() && !self.labels.matches(stored.labels()) {
+        if !self.labels.is_empty() && !self.labels.matches(&stored.labels()) {
             return false;
         }
         if self.fields.is_empty() {

@@ -50,7 +50,7 @@ impl LabelSelector {
     }
 
     /// `labels` yields each key once.
-    pub fn matches<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> bool {
+    pub fn matches<'a>(&self, labels: &(impl Iterator<Item = (&'a str, &'a str)> + Clone)) -> bool {
         self.requirements.iter().all(|requirement| {
             let value = labels.clone().find(|(key, _)| *key == requirement.key).map(|(_, value)| value);
             requirement.operator.holds(value)

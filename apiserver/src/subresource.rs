@@ -210,7 +210,7 @@ impl Server {
     /// SubjectAccessReviews and their like, which are answered and not stored.
     pub(crate) fn review(&mut self, ask: &Ask) -> Result<Vec<u8>, Refusal> {
         let (mut posted, twice) = ask.parse_body()?;
-        ask.check_shape(&mut posted, twice)?;
+        ask.check_shape(&mut posted, &twice)?;
         if ask.resource().plural == "tokenreviews" {
             return Ok(self.review_token(ask, posted).to_string().into_bytes());
         }

@@ -41,7 +41,7 @@ impl Server {
     pub(crate) fn create(&mut self, ask: &Ask) -> Result<Done, Refusal> {
         ask.check_options("CreateOptions")?;
         let (mut object, twice) = ask.parse_body()?;
-        let warnings = ask.check_shape(&mut object, twice)?;
+        let warnings = ask.check_shape(&mut object, &twice)?;
         as_stored(ask.resource(), &mut object);
         let (object, more) = self.create_object(ask, object, Owners::Track).map_err(|refusal| refusal.warned(&warnings))?;
         Ok(Done { code: 201, object, warnings: [warnings, more].concat() })
@@ -106,7 +106,7 @@ impl Server {
     pub(crate) fn update(&mut self, ask: &Ask) -> Result<Done, Refusal> {
         ask.check_options("UpdateOptions")?;
         let (mut object, twice) = ask.parse_body()?;
-        let warnings = ask.check_shape(&mut object, twice)?;
+        let warnings = ask.check_shape(&mut object, &twice)?;
         as_stored(ask.resource(), &mut object);
         let (code, object, more) = self.replace(ask, object).map_err(|refusal| refusal.warned(&warnings))?;
         Ok(Done { code, object, warnings: [warnings, more].concat() })
@@ -371,7 +371,7 @@ impl Server {
             let name = format!("{kept}{}", self.rng.suffix());
             let key = Key { namespace: ask.route.namespace.clone(), name: name.clone() };
             object["metadata"]["name"] = json!(name);
-            if self.store.table(&table).is_none_or(|table| table.get(&key).is_none()) {
+            if self.store.table(table).is_none_or(|table| table.get(&key).is_none()) {
                 return;
             }
         }
