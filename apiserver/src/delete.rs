@@ -202,6 +202,8 @@ impl Server {
         if grace.is_some() {
             // Who watches sees that it was to go before it sees that it is gone.
             self.commit(&dry_ask, key.clone(), object.clone());
+        } else {
+            object = stored_value(&resource, &stored.json);
         }
         Ok(Deleted::Gone(self.remove(&dry_ask, &key, object)))
     }

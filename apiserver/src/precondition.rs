@@ -11,23 +11,8 @@ use crate::write::text;
 
 /// Two writers must not overwrite each other unseen.
 pub fn check_precondition(ask: &Ask, old: &Value, new: &Value) -> Result<(), Refusal> {
-    let (was, sent) = (&old["metadata"], &new["metadata"]);
-    let uid = text(sent, "uid");
-    if !uid.is_empty() && uid != text(was, "uid") {
-        let Key { namespace, name } = ask.route.key();
-        // The oldest name of Nodes has survived here.
-        let plural = if ask.resource().is("", "nodes") { "minions" } else { &ask.resource().plural };
-        let place = [ask.resource().custom.as_ref().map_or("", |_| &ask.resource().group), plural, &namespace, &name];
-        // Where nothing is stored the place has no root.
-        let root = if ask.is_dry_run() { "" } else { "/registry" };
-        let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
-        let detail = format!(
-            "StorageError: invalid object, Code: 4, Key: {root}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            place.join("/"),
-            text(was, "uid")
-        );
-        return Err(Refusal::conflict(ask.resource(), &ask.route.name, &detail));
-    }
+    let was = &old["metadata"];
+    check_uid(ask, text(&new["metadata"], "uid"), text(was, "uid"))?;
     match version_of(new)? {
         0 if builtin::updates_unconditionally(ask.resource()) => Ok(()),
         0 => {
@@ -51,4 +36,23 @@ pub fn version_of(object: &Value) -> Result<u64, Refusal> {
             Refusal::plain(format!("strconv.ParseUint: parsing {version:?}: {why}"))
         }),
     }
+}
+
+/// Who names a uid means that very object.
+pub fn check_uid(ask: &Ask, uid: &str, is: &str) -> Result<(), Refusal> {
+    if uid.is_empty() || uid == is {
+        return Ok(());
+    }
+    let Key { namespace, name } = ask.route.key();
+    // The oldest name of Nodes has survived here.
+    let plural = if ask.resource().is("", "nodes") { "minions" } else { &ask.resource().plural };
+    let place = [ask.resource().custom.as_ref().map_or("", |_| &ask.resource().group), plural, &namespace, &name];
+    // Where nothing is stored the place has no root.
+    let root = if ask.is_dry_run() { "" } else { "/registry" };
+    let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
+    let detail = format!(
+        "StorageError: invalid object, Code: 4, Key: {root}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {is}",
+        place.join("/"),
+    );
+    Err(Refusal::conflict(ask.resource(), &ask.route.name, &detail))
 }

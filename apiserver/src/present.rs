@@ -138,6 +138,11 @@ pub fn present_list<'a>(
 ) -> String {
     match form {
         Form::Object => {
+            let mut metadata = metadata.clone();
+            if resource.custom.is_some() && metadata.get("continue").is_none() {
+                // Lists of custom kinds say it even where there is nothing to say.
+                metadata["continue"] = json!("");
+            }
             let head = format!(
                 r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata},"items":["#,
                 resource.list_kind,

@@ -107,15 +107,11 @@ pub fn list(store: &Store, route: &Route, query: &Query, form: Form, now: Timest
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let after = page.after.as_ref();
-    let mut meant = objects
-        .iter()
-        .filter(|(key, _)| after.is_none_or(|after| key > after))
-        .filter(|(key, stored)| filter.covers(key) && filter.selects(&route.resource, stored));
-    let items: Vec<_> = match limit {
-        0 => meant.by_ref().collect(),
-        limit => meant.by_ref().take(limit).collect(),
-    };
-    let rest = meant.count();
+    let mut covered = objects.iter().filter(|(key, _)| after.is_none_or(|after| key > after) && filter.covers(key));
+    let meant = covered.by_ref().filter(|(_, stored)| filter.selects(&route.resource, stored));
+    let items: Vec<_> = meant.take(if limit == 0 { usize::MAX } else { limit }).collect();
+    // Whether any of these would be selected is not looked at.
+    let rest = covered.count();
     let mut metadata = json!({"resourceVersion": version.to_string()});
     if let Some((last, _)) = items.last().filter(|_| rest > 0) {
         metadata["continue"] = json!(token(version, last));

@@ -11,7 +11,7 @@ use crate::ask::{APPLY, Ask, media_type};
 use crate::builtin;
 use crate::images;
 use crate::patch;
-use crate::precondition::{check_precondition, version_of};
+use crate::precondition::{check_precondition, check_uid, version_of};
 use crate::present::{object_value, stored_value};
 use crate::read;
 use crate::refusal::{Cause, Refusal};
@@ -41,7 +41,11 @@ impl Server {
     pub(crate) fn create(&mut self, ask: &Ask) -> Result<Done, Refusal> {
         ask.check_options("CreateOptions")?;
         let (mut object, twice) = ask.parse_body()?;
-        let warnings = ask.check_shape(&mut object, &twice)?;
+        let warnings = ask.check_shape(&mut object, &twice).or_else(|refusal| match refusal.code {
+            // What is invalid shows only where something could be created at all.
+            422 => self.check_namespace(ask, &refusal.name).and(Err(refusal)),
+            _ => Err(refusal),
+        })?;
         as_stored(ask.resource(), &mut object);
         let (object, more) = self.create_object(ask, object, Owners::Track).map_err(|refusal| refusal.warned(&warnings))?;
         Ok(Done { code: 201, object, warnings: [warnings, more].concat() })
@@ -86,14 +90,14 @@ impl Server {
         let mut warnings = self.admit(ask, "CREATE", &name, Some(&object), None)?;
         warnings.extend(builtin::warn_of_finalizers(&resource, &object, None));
         if !ask.is_dry_run() && version.parse::<u64>().is_ok_and(|version| version > 0) {
-            return Err(Refusal::plain("resourceVersion should not be set on objects to be created"));
+            return Err(Refusal::plain("resourceVersion should not be set on objects to be created").warned(&warnings));
         }
         if self.store.table(resource.table()).is_some_and(|table| table.get(&key).is_some()) {
             let mut refusal = Refusal::already_exists(&resource, &name);
             if self.store.table(resource.table()).and_then(|table| table.get(&key)).is_some_and(|found| found.is_ending) {
                 refusal.message = format!("object is being deleted: {}", refusal.message);
             }
-            return Err(refusal);
+            return Err(refusal.warned(&warnings));
         }
         if ask.is_dry_run() && !version.is_empty() {
             // Nothing is stored that would have a version: the answer shows what was sent.
@@ -114,16 +118,13 @@ impl Server {
 
     fn replace(&mut self, ask: &Ask, mut object: Value) -> Result<(u16, Arc<Stored>, Vec<String>), Refusal> {
         set_namespace(ask, &mut object)?;
-        if text(&object["metadata"], "name").is_empty() {
-            let name = &ask.route.name;
-            let why = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
-            return Err(Refusal::bad_request(why));
-        }
+        check_has_name(ask, &object)?;
         check_name(ask, &mut object)?;
         let found = read::get(&self.store, &ask.route).cloned();
         let old = match found {
             Ok(stored) => stored,
             Err(_) if ask.route.subresource.is_empty() && builtin::creates_on_update(ask.resource()) => {
+                check_uid(ask, text(&object["metadata"], "uid"), "")?;
                 version_of(&object)?;
                 if let Some(metadata) = object["metadata"].as_object_mut().filter(|_| !ask.is_dry_run()) {
                     metadata.remove("resourceVersion");
@@ -173,7 +174,8 @@ impl Server {
         let warnings = ask.check_patched(&mut new)?;
         put_back(&mut new, unchanged);
         as_stored(ask.resource(), &mut new);
-        let named = set_namespace(ask, &mut new).and_then(|()| check_name(ask, &mut new));
+        let named = set_namespace(ask, &mut new).and_then(|()| check_has_name(ask, &new));
+        let named = named.and_then(|()| check_name(ask, &mut new));
         let written = named.and_then(|()| match images {
             None => self.update_object(ask, &old, new, Owners::Track),
             images => self.update_object(&Ask { images, ..ask.again() }, &old, new, Owners::Track),
@@ -218,12 +220,13 @@ impl Server {
                 let detail = "uid mismatch: the provided object specified uid, and no existing object was found";
                 return Err(Refusal::conflict(&resource, &ask.route.name, detail));
             }
-            if let Some(metadata) = applied["metadata"].as_object_mut().filter(|_| !ask.is_dry_run()) {
-                metadata.remove("resourceVersion");
-            }
             let mut object = apply::apply(None, &applied, &resource.schema, manager(ask, &time), force)?;
             let warnings = ask.check_applied(&mut object, &applied)?;
             check_identity(ask, &applied)?;
+            version_of(&applied)?;
+            if let Some(metadata) = object["metadata"].as_object_mut().filter(|_| !ask.is_dry_run()) {
+                metadata.remove("resourceVersion");
+            }
             as_stored(&resource, &mut object);
             check_name(ask, &mut object)?;
             let (object, more) = self.create_object(ask, object, Owners::Tracked)?;
@@ -298,15 +301,15 @@ impl Server {
         warnings.extend(builtin::warn_of_finalizers(&resource, &new, Some(old)));
         let key = ask.route.key();
         if self.is_over(ask, &new) {
-            // The answer shows the object as it was written, although it never was.
-            let mut shown = new.clone();
-            strip(&mut shown);
-            self.remove(ask, &key, new);
-            return Ok((Arc::new(Stored::of(&shown, None, self.store.version())), warnings));
+            // The writer is shown what it wrote, although that never was; who watches, what was there.
+            self.remove(ask, &key, old.clone());
+            if ask.images.is_some() {
+                images::keep_place(&mut new);
+            }
+            strip(&mut new);
+            return Ok((Arc::new(Stored::of(&new, ask.images.as_deref(), self.store.version())), warnings));
         }
-        if !ask.is_dry_run() {
-            builtin::drop_empty_rules(&resource, &mut new);
-        }
+        builtin::drop_empty_rules(&resource, &mut new);
         if apply::is_same_but_for_times(&new, old) {
             return Ok((read::get(&self.store, &ask.route)?.clone(), warnings));
         }
@@ -316,6 +319,7 @@ impl Server {
     /// Stores an object that has passed all checks; a dry run only shows what would be stored.
     pub(crate) fn commit(&mut self, ask: &Ask, key: Key, mut object: Value) -> Arc<Stored> {
         let resource = ask.route.resource.clone();
+        builtin::drop_empty_rules(&resource, &mut object);
         if ask.images.is_some() {
             images::keep_place(&mut object);
         }
@@ -323,7 +327,6 @@ impl Server {
             strip(&mut object);
             return Arc::new(Stored::of(&object, ask.images.as_deref(), self.store.version()));
         }
-        builtin::drop_empty_rules(&resource, &mut object);
         object["metadata"]["resourceVersion"] = json!(self.store.next_version().to_string());
         strip(&mut object);
         let stored = self.store.put(resource.table(), key, &object, ask.images.as_deref());
@@ -528,6 +531,16 @@ fn set_namespace(ask: &Ask, object: &mut Value) -> Result<(), Refusal> {
     }
     metadata["namespace"] = json!(namespace);
     Ok(())
+}
+
+fn check_has_name(ask: &Ask, object: &Value) -> Result<(), Refusal> {
+    let name = &ask.route.name;
+    match text(&object["metadata"], "name").is_empty() {
+        true => Err(Refusal::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn check_name(ask: &Ask, object: &mut Value) -> Result<(), Refusal> {

@@ -74,7 +74,6 @@ fn syntax(body: &[u8], error: &serde_json::Error) -> String {
     }
     let line = body.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
     let rest = line.get(error.column().saturating_sub(1)..).unwrap_or_default();
-    let found = String::from_utf8_lossy(rest).chars().next().unwrap_or('\n');
     let said = error.to_string();
     let places = [
         ("trailing characters", "after top-level value"),
@@ -85,8 +84,19 @@ fn syntax(body: &[u8], error: &serde_json::Error) -> String {
         ("expected `:`", "after object key"),
     ];
     let place = places.iter().find(|(ours, _)| said.starts_with(ours)).map_or("looking for beginning of value", |(_, go)| go);
-    let found = if found == '\'' { "'\\''".to_owned() } else { format!("'{found}'") };
-    format!("invalid character {found} {place}")
+    format!("invalid character '{}' {place}", quoted(rest.first().copied().unwrap_or(b'\n')))
+}
+
+/// One byte, as Go quotes it: it takes each for a character of its own.
+fn quoted(byte: u8) -> String {
+    match char::from(byte) {
+        '\'' => "\\'".to_owned(),
+        '"' => "\"".to_owned(),
+        ' '..='~' | '\n' | '\r' | '\t' => char::from(byte).escape_default().to_string(),
+        letter if byte.is_ascii() => format!("\\x{:02x}", u32::from(letter)),
+        letter if letter.is_control() || matches!(byte, 0xa0 | 0xad) => format!("\\u{:04x}", u32::from(letter)),
+        letter => letter.to_string(),
+    }
 }
 
 /// What Go calls the type of a JSON value when it is the wrong one.

@@ -175,8 +175,9 @@ pub const KINDS: &[Kind] = &[
         good: &[
             r#"{"spec":{"containers":[{"name":"c","image":"j"}]}}"#,
             r#"{"spec":{"nodeName":"n"}}"#,
+            // No tolerations: the server completes them after it has noted who set them, so to set them again is a write
+            // or none by the second in which that happens.
             r#"{"spec":{"activeDeadlineSeconds":100}}"#,
-            r#"{"spec":{"tolerations":[{"key":"a","operator":"Exists"}]}}"#,
         ],
         bad: &[
             r#"{"spec":{"containers":[]}}"#,
@@ -257,8 +258,8 @@ pub const KINDS: &[Kind] = &[
         body: r#"{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}"#,
         good: &[
             r#"{"rules":[{"apiGroups":["","apps"],"resources":["*"],"verbs":["*"]}]}"#,
+            // No `[]`: it is noted, then stored as null, so to set it again is a write or none by the second.
             r#"{"rules":null}"#,
-            r#"{"rules":[]}"#,
         ],
         bad: &[
             r#"{"rules":[{"apiGroups":[""],"resources":["pods"]}]}"#,
