@@ -12,10 +12,6 @@ use jiff::{SignedDuration, Timestamp};
 use resus_apiserver::{Reply, Server, Watch};
 use serde_json::json;
 
-/// As in the binary `resus`.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const NODES: usize = 5_000;
 const WATCHERS: usize = 10;
 /// One round on a shared machine is an anecdote; three show whether they agree.

@@ -11,9 +11,6 @@ mod cmd {
     pub mod manifests;
 }
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Finds out which nodes are broken, by rules that you write, and has them repaired.
 #[derive(Parser)]
 #[command(name = "resus", version, about, max_term_width = 100)]
