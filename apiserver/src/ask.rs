@@ -358,7 +358,7 @@ pub fn go_text(value: &Value) -> String {
 pub fn not_json(body: &[u8]) -> String {
     let why = match patch::parse(body) {
         Err(why) => why,
-        Ok(value) => format!("json: cannot unmarshal {} into Go value of type {WANTED}", kind_of(&value)),
+        Ok(value) => format!("json: cannot unmarshal {} into Go value of type {WANTED}", json::json_type(&value)),
     };
     let shown = match body {
         [] => "<empty>".to_owned(),
@@ -379,17 +379,6 @@ fn not_yaml(body: &str, error: &str) -> String {
 /// Of a body that cannot be read; more would only fill the screen.
 const SHOWN_MAX: usize = 30;
 const WANTED: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
 
 /// What the converter says that strategic patches and applied configurations go through, where the decoder of all else
 /// says `cannot unmarshal`.

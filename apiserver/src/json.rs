@@ -14,6 +14,18 @@ pub fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     value.map(|value| (value, twice)).map_err(|error| error.to_string())
 }
 
+/// What Go calls the type of a JSON value when it is the wrong one.
+pub fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 struct Read<'a> {
     path: String,
     twice: &'a mut Vec<String>,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use serde_json::{Value, json};
+use tokio::time::interval;
 
 use crate::case::{Case, Expected, Side, Step, Topic, all, topic_name};
 use crate::client::{Answer, Api, Events};
@@ -13,7 +14,7 @@ use crate::compare::{Memory, at, differences};
 /// A new CRD is served and a new policy enforced after a second or two.
 const EVENTUALLY_WITHIN: Duration = Duration::from_secs(30);
 /// Often enough not to wait in vain, seldom enough not to be a load.
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+const ASK_EACH: Duration = Duration::from_millis(100);
 
 /// Runs the topics side by side, the cases of each in order; panics with every mismatch.
 pub async fn all_answer_as_written(api: &Api, side: Side) {
@@ -118,6 +119,7 @@ impl Scene {
 
     async fn ask(&mut self, step: &Step, expected: &Expected) -> Result<(), String> {
         let give_up_at = Instant::now() + EVENTUALLY_WITHIN;
+        let mut ticks = interval(ASK_EACH);
         loop {
             let asked = step.asked(&self.memory);
             let answer = self.api.ask(&asked).await;
@@ -132,7 +134,7 @@ impl Scene {
                 let (verb, path, code, body) = (step.verb(), asked.path, answer.code, answer.body);
                 return Err(format!("{verb} {path}\n  sent {sent}\n  {}\n  got {code} {body}", found.join("\n  ")));
             }
-            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            ticks.tick().await;
         }
     }
 

@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{json_type, parse, rejected, undecodable};
+use super::{parse, rejected, undecodable};
+use crate::json::json_type;
 use crate::refusal::{Cause, Refusal};
 
 /// As on the real server: a patch with more operations is not even looked at.

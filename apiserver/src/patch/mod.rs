@@ -14,6 +14,7 @@ use serde_json::Value;
 pub use json::json_patch;
 pub use strategic::strategic_merge;
 
+use crate::json::json_type;
 use crate::refusal::Refusal;
 
 /// RFC 7386.
@@ -96,18 +97,6 @@ fn quoted(byte: u8) -> String {
         letter if byte.is_ascii() => format!("\\x{:02x}", u32::from(letter)),
         letter if letter.is_control() || matches!(byte, 0xa0 | 0xad) => format!("\\u{:04x}", u32::from(letter)),
         letter => letter.to_string(),
-    }
-}
-
-/// What Go calls the type of a JSON value when it is the wrong one.
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

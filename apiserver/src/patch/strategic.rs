@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{json_type, list};
+use super::list;
+use crate::json::json_type;
 use crate::refusal::Refusal;
 use crate::schema::Schema;
 

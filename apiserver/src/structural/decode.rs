@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::json::json_type;
 use crate::schema::{Schema, Type};
 use crate::structural::go_time;
 use crate::structural::prune::resolve;
@@ -141,15 +142,7 @@ impl<'a> Walk<'a> {
     }
 
     fn wrong(&mut self, value: &Value, schema: &Schema) -> Result<(), String> {
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        self.refuse(found, schema)
+        self.refuse(json_type(value), schema)
     }
 
     fn refuse(&mut self, found: &str, schema: &Schema) -> Result<(), String> {

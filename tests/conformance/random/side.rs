@@ -1,8 +1,10 @@
 //! How does one server go through the operations, and what does it tell?
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use http::Method;
+use resus_harness::until;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -13,7 +15,7 @@ use crate::random::operation::{NAMESPACES, Operation};
 /// The last object of every kind: when it is seen, a watch has told everything.
 const LAST: &str = "zz-the-last";
 /// A CRD is served within a second or two.
-const SERVED_AFTER_ASKS: usize = 300;
+const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
 pub struct Side {
     api: Api,
@@ -131,13 +133,10 @@ impl Side {
     }
 
     async fn wait_until_served(&self, path: &str) {
-        for _ in 0..SERVED_AFTER_ASKS {
-            if self.api.ask(&asked(Method::GET, path, None)).await.code == 200 {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-        panic!("{path} is not served");
+        until(SERVED_WITHIN, &format!("{path} is served"), || async {
+            (self.api.ask(&asked(Method::GET, path, None)).await.code == 200).then_some(())
+        })
+        .await;
     }
 }
 
