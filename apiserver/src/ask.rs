@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::access::User;
+use crate::aside::Aside;
 use crate::json;
 use crate::patch;
 use crate::present::Accept;
@@ -28,8 +29,8 @@ pub struct Ask {
     pub body: Vec<u8>,
     /// Nothing is stored.
     pub dry_run: bool,
-    /// Of a Node, left aside while the rest is written; see [`crate::images`].
-    pub images: Option<String>,
+    /// Of a Node, while the rest is written; see [`crate::aside`].
+    pub aside: Aside,
 }
 
 /// What to do with fields that nobody knows, and with fields that are there twice.
@@ -67,7 +68,7 @@ impl Ask {
             agent: self.agent.clone(),
             body: Vec::new(),
             dry_run: self.dry_run,
-            images: None,
+            aside: Aside::default(),
         }
     }
 

@@ -4,13 +4,13 @@
 mod access;
 mod admission;
 mod apply;
+mod aside;
 mod ask;
 mod builtin;
 mod cel;
 mod crd;
 mod delete;
 mod discovery;
-mod images;
 mod json;
 mod openapi;
 mod patch;

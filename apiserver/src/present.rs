@@ -92,7 +92,10 @@ pub fn object_text<'a>(resource: &Resource, json: &'a str) -> Cow<'a, str> {
 
 /// As it is stored, with `apiVersion` and `kind`: what writes work on.
 pub fn stored_value(resource: &Resource, json: &str) -> Value {
-    let mut value: Value = serde_json::from_str(json).unwrap_or_default();
+    with_kind(resource, serde_json::from_str(json).unwrap_or_default())
+}
+
+pub fn with_kind(resource: &Resource, mut value: Value) -> Value {
     value["apiVersion"] = json!(resource.api_version());
     value["kind"] = json!(resource.kind);
     value

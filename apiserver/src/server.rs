@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::access::{self, Attributes, Rbac, User};
 use crate::admission::{self, Attempt};
+use crate::aside::Aside;
 use crate::ask::Ask;
 use crate::discovery;
 use crate::openapi;
@@ -127,7 +128,8 @@ impl Server {
 
     /// What a watch has to say since it was asked last.
     pub fn follow(&self, now: Timestamp, watch: &mut Watch) -> Followed {
-        let is_served = self.resources.iter().any(|one| one.is(&watch.resource.group, &watch.resource.plural));
+        let Resource { custom, group, plural, .. } = &*watch.resource;
+        let is_served = custom.is_none() || self.resources.iter().any(|one| one.is(group, plural));
         watch.follow(&self.store, is_served, now)
     }
 
@@ -194,7 +196,7 @@ impl Server {
             content_type: text_of(headers, header::CONTENT_TYPE.as_str()).to_owned(),
             agent: agent.to_owned(),
             body,
-            images: None,
+            aside: Aside::default(),
         };
         self.carry_out(verb, &ask)
     }

@@ -8,9 +8,10 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::Value;
 
-use crate::images;
+use crate::aside::{self, Aside};
 use crate::resource::Resource;
 
 /// Changes kept for each kind. Clients that fall further behind list anew.
@@ -107,7 +108,7 @@ struct Line {
     version: u64,
     api_version: String,
     kind: &'static str,
-    text: Arc<[u8]>,
+    text: Bytes,
 }
 
 impl Store {
@@ -129,9 +130,9 @@ impl Store {
     }
 
     /// Stores an object whose `metadata.resourceVersion` is [`Store::next_version`].
-    pub fn put(&mut self, table: &TableName, key: Key, object: &Value, images: Option<&str>) -> Arc<Stored> {
+    pub fn put(&mut self, table: &TableName, key: Key, object: &Value, aside: &Aside) -> Arc<Stored> {
         self.version += 1;
-        let mut stored = Stored::of(object, images, self.version);
+        let mut stored = Stored::of(object, aside, self.version);
         let table = self.tables.entry(table.clone()).or_default();
         // Versions of an object mostly have the same labels.
         if let Some(before) = table.objects.get(&key).filter(|before| before.labels == stored.labels) {
@@ -146,12 +147,12 @@ impl Store {
     }
 
     /// Removes an object; `last` is its last state, with the version of the deletion.
-    pub fn remove(&mut self, table: &TableName, key: &Key, last: &Value, images: Option<&str>) -> Option<Arc<Stored>> {
+    pub fn remove(&mut self, table: &TableName, key: &Key, last: &Value, aside: &Aside) -> Option<Arc<Stored>> {
         let table = self.tables.get_mut(table)?;
         let before = table.objects.remove(key)?;
         self.version += 1;
         table.live_bytes -= before.json.len();
-        let object = Arc::new(Stored::of(last, images, self.version));
+        let object = Arc::new(Stored::of(last, aside, self.version));
         let change =
             Change { version: self.version, key: key.clone(), kind: Type::Deleted, object: object.clone(), before: Some(before) };
         table.remember(change);
@@ -179,20 +180,13 @@ impl Store {
 }
 
 impl Stored {
-    /// `images` are those of a Node that were left aside; see [`crate::images`].
-    pub fn of(object: &Value, images: Option<&str>, version: u64) -> Stored {
+    /// With what was left aside of it; see [`crate::aside`].
+    pub fn of(object: &Value, aside: &Aside, version: u64) -> Stored {
         let metadata = &object["metadata"];
-        let mut labels = String::new();
-        for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
-            labels.push_str(key);
-            labels.push('=');
-            labels.push_str(value.as_str().unwrap_or_default());
-            labels.push('\n');
-        }
         Stored {
             version,
-            json: images::text(object, images),
-            labels: labels.into(),
+            json: aside::text(object, aside),
+            labels: aside.labels().cloned().unwrap_or_else(|| lines_of(&metadata["labels"])),
             is_owned: metadata["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty()),
             is_ending: metadata["deletionTimestamp"].is_string(),
         }
@@ -206,6 +200,17 @@ impl Stored {
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
         self.labels.lines().filter_map(|line| line.split_once('='))
     }
+}
+
+fn lines_of(labels: &Value) -> Arc<str> {
+    let mut lines = String::new();
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        lines.push_str(key);
+        lines.push('=');
+        lines.push_str(value.as_str().unwrap_or_default());
+        lines.push('\n');
+    }
+    lines.into()
 }
 
 impl Table {
@@ -255,7 +260,7 @@ impl Table {
     }
 
     /// The line that tells of a change, made once for all who want it.
-    pub fn line(&self, version: u64, resource: &Resource, kind: &'static str, make: impl FnOnce() -> Arc<[u8]>) -> Arc<[u8]> {
+    pub fn line(&self, version: u64, resource: &Resource, kind: &'static str, make: impl FnOnce() -> Bytes) -> Bytes {
         let mut known = self.line.borrow_mut();
         match &*known {
             Some(line) if line.version == version && line.kind == kind && line.api_version == resource.version => {

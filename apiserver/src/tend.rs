@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::access::{self, User};
+use crate::aside::Aside;
 use crate::ask::Ask;
 use crate::crd;
 use crate::delete::{DeleteOptions, is_definition, strings};
@@ -322,6 +323,6 @@ fn controller_ask(now: Timestamp, kind: &Arc<Resource>, object: &Value, subresou
         agent: "kube-controller-manager".to_owned(),
         body: Vec::new(),
         dry_run: false,
-        images: None,
+        aside: Aside::default(),
     }
 }

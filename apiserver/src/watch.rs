@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -42,7 +43,7 @@ pub struct Watch {
 /// What a watch has to say.
 pub struct Followed {
     /// JSON documents, each with its newline.
-    pub lines: Vec<Arc<[u8]>>,
+    pub lines: Vec<Bytes>,
     /// Nothing more will come.
     pub ended: bool,
 }
@@ -102,7 +103,7 @@ impl Watch {
     }
 
     /// True: changes were missed, and the watch is over.
-    fn follow_changes(&mut self, store: &Store, lines: &mut Vec<Arc<[u8]>>, now: Timestamp) -> bool {
+    fn follow_changes(&mut self, store: &Store, lines: &mut Vec<Bytes>, now: Timestamp) -> bool {
         let Some(table) = store.table(self.resource.table()) else {
             self.cursor = store.version();
             return false;
@@ -139,7 +140,7 @@ impl Watch {
         self.resource.is("events.k8s.io", "events")
     }
 
-    fn line(&mut self, kind: &str, json: &str, now: Timestamp) -> Arc<[u8]> {
+    fn line(&mut self, kind: &str, json: &str, now: Timestamp) -> Bytes {
         let object = match self.form {
             Form::Object => object_text(&self.resource, json),
             Form::Table(_) | Form::Partial => {
@@ -150,7 +151,7 @@ impl Watch {
         [format!(r#"{{"type":"{kind}","object":"#).as_bytes(), object.as_bytes(), b"}\n"].concat().into()
     }
 
-    fn bookmark(&self, version: u64, ends_initial: bool) -> Arc<[u8]> {
+    fn bookmark(&self, version: u64, ends_initial: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
@@ -199,7 +200,7 @@ fn next_bookmark(now: Timestamp, ends_at: Timestamp) -> Option<Timestamp> {
     Some((now + BOOKMARK_EACH).min(ends_at - BOOKMARK_BEFORE_END)).filter(|at| *at > now)
 }
 
-fn shared_line(resource: &Resource, kind: &str, json: &str) -> Arc<[u8]> {
+fn shared_line(resource: &Resource, kind: &str, json: &str) -> Bytes {
     let (api_version, own_kind) = (resource.api_version(), &resource.kind);
     let head = format!(r#"{{"type":"{kind}","object":{{"apiVersion":"{api_version}","kind":"{own_kind}","#);
     [head.as_bytes(), &json.as_bytes()[1..], b"}\n"].concat().into()
@@ -212,10 +213,10 @@ fn at_version(stored: &Stored, version: u64) -> String {
     value.to_string()
 }
 
-fn error(refusal: &Refusal) -> Arc<[u8]> {
+fn error(refusal: &Refusal) -> Bytes {
     line("ERROR", &refusal.to_value())
 }
 
-fn line(kind: &str, object: &Value) -> Arc<[u8]> {
+fn line(kind: &str, object: &Value) -> Bytes {
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into_bytes().into()
 }

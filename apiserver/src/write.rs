@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::access;
 use crate::admission::Attempt;
 use crate::apply::{self, Manager};
+use crate::aside::{self, Aside};
 use crate::ask::{APPLY, Ask, media_type};
 use crate::builtin;
-use crate::images;
 use crate::patch;
 use crate::precondition::{check_precondition, check_uid, version_of};
-use crate::present::{object_value, stored_value};
+use crate::present::{object_value, stored_value, with_kind};
 use crate::read;
 use crate::refusal::{Cause, Refusal};
 use crate::resource::Resource;
@@ -156,43 +156,47 @@ impl Server {
             return self.apply(ask);
         }
         let stored = read::get(&self.store, &ask.route)?.clone();
-        let split = if self.leaves_images_alone(ask) { images::split(&stored.json) } else { None };
-        let (json, images) = match &split {
-            Some((json, images)) => (json.as_str(), Some((*images).to_owned())),
-            None => (&*stored.json, None),
-        };
-        let old = stored_value(ask.resource(), json);
+        let is_strategic = kind == "application/strategic-merge-patch+json";
+        let strategic = if is_strategic { parse_patch(ask)? } else { Value::Null };
+        let split = if self.may_split(ask) { aside::split(&stored, &strategic) } else { None };
         let is_event = ask.resource().is("events.k8s.io", "events");
-        let mut new = if is_event { object_value(ask.resource(), &stored.json) } else { old.clone() };
+        let (old, mut new, aside) = match split {
+            Some((light, aside)) => {
+                let mut old = with_kind(ask.resource(), light);
+                // They would be dropped again; see [`drop_sent_managers`].
+                let managers = old["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
+                let new = old.clone();
+                if let Some(managers) = managers {
+                    old["metadata"]["managedFields"] = managers;
+                }
+                (old, new, aside)
+            }
+            None => {
+                let old = stored_value(ask.resource(), &stored.json);
+                let new = if is_event { object_value(ask.resource(), &stored.json) } else { old.clone() };
+                (old, new, Aside::default())
+            }
+        };
         match kind {
             "application/json-patch+json" => patch::json_patch(&mut new, &ask.body)?,
             "application/merge-patch+json" => patch::merge_patch(&mut new, &patch::parse_merge_patch(&ask.body)?),
-            _ => patch::strategic_merge(&mut new, &parse_patch(ask)?, &ask.resource().schema)?,
+            _ => patch::strategic_merge(&mut new, &strategic, &ask.resource().schema)?,
         }
         // Heartbeats are such patches: what they leave alone has been checked before.
-        let unchanged = if kind == "application/strategic-merge-patch+json" { set_aside(&mut new, &old) } else { Vec::new() };
+        let unchanged = if is_strategic { set_aside(&mut new, &old) } else { Vec::new() };
         let warnings = ask.check_patched(&mut new)?;
         put_back(&mut new, unchanged);
         as_stored(ask.resource(), &mut new);
         let named = set_namespace(ask, &mut new).and_then(|()| check_has_name(ask, &new));
         let named = named.and_then(|()| check_name(ask, &mut new));
-        let written = named.and_then(|()| match images {
-            None => self.update_object(ask, &old, new, Owners::Track),
-            images => self.update_object(&Ask { images, ..ask.again() }, &old, new, Owners::Track),
-        });
+        let written = named.and_then(|()| self.update_object(&Ask { aside, ..ask.again() }, &old, new, Owners::Track));
         let (object, more) = written.map_err(|refusal| refusal.warned(&warnings))?;
         Ok(Done { code: 200, object, warnings: [warnings, more].concat() })
     }
 
-    /// Whether a patch of a Node cannot even see the images. Policies see everything.
-    fn leaves_images_alone(&self, ask: &Ask) -> bool {
-        let Ok(patch) = std::str::from_utf8(&ask.body) else { return false };
-        ask.resource().is("", "nodes")
-            && media_type(&ask.content_type) == "application/strategic-merge-patch+json"
-            && ask.route.subresource == "status"
-            && !patch.contains("images")
-            && !patch.contains(['$', '\\'])
-            && !self.has_policies()
+    /// Whether most of the object may be left alone. Policies see everything.
+    fn may_split(&self, ask: &Ask) -> bool {
+        ask.resource().is("", "nodes") && ask.route.subresource == "status" && !self.has_policies()
     }
 
     fn apply(&mut self, ask: &Ask) -> Result<Done, Refusal> {
@@ -303,11 +307,8 @@ impl Server {
         if self.is_over(ask, &new) {
             // The writer is shown what it wrote, although that never was; who watches, what was there.
             self.remove(ask, &key, old.clone());
-            if ask.images.is_some() {
-                images::keep_place(&mut new);
-            }
             strip(&mut new);
-            return Ok((Arc::new(Stored::of(&new, ask.images.as_deref(), self.store.version())), warnings));
+            return Ok((Arc::new(Stored::of(&new, &ask.aside, self.store.version())), warnings));
         }
         builtin::drop_empty_rules(&resource, &mut new);
         if apply::is_same_but_for_times(&new, old) {
@@ -320,16 +321,13 @@ impl Server {
     pub(crate) fn commit(&mut self, ask: &Ask, key: Key, mut object: Value) -> Arc<Stored> {
         let resource = ask.route.resource.clone();
         builtin::drop_empty_rules(&resource, &mut object);
-        if ask.images.is_some() {
-            images::keep_place(&mut object);
-        }
         if ask.is_dry_run() {
             strip(&mut object);
-            return Arc::new(Stored::of(&object, ask.images.as_deref(), self.store.version()));
+            return Arc::new(Stored::of(&object, &ask.aside, self.store.version()));
         }
         object["metadata"]["resourceVersion"] = json!(self.store.next_version().to_string());
         strip(&mut object);
-        let stored = self.store.put(resource.table(), key, &object, ask.images.as_deref());
+        let stored = self.store.put(resource.table(), key, &object, &ask.aside);
         self.written(&resource);
         stored
     }
@@ -347,18 +345,15 @@ impl Server {
     /// Removes an object for good, in the state that it has last.
     pub(crate) fn remove(&mut self, ask: &Ask, key: &Key, mut last: Value) -> Arc<Stored> {
         let resource = ask.route.resource.clone();
-        if ask.images.is_some() {
-            images::keep_place(&mut last);
-        }
         if ask.is_dry_run() {
             strip(&mut last);
-            return Arc::new(Stored::of(&last, ask.images.as_deref(), self.store.version()));
+            return Arc::new(Stored::of(&last, &ask.aside, self.store.version()));
         }
         last["metadata"]["resourceVersion"] = json!(self.store.next_version().to_string());
         strip(&mut last);
-        let stored = self.store.remove(resource.table(), key, &last, ask.images.as_deref());
+        let stored = self.store.remove(resource.table(), key, &last, &ask.aside);
         self.written(&resource);
-        stored.unwrap_or_else(|| Arc::new(Stored::of(&last, ask.images.as_deref(), self.store.version())))
+        stored.unwrap_or_else(|| Arc::new(Stored::of(&last, &ask.aside, self.store.version())))
     }
 
     fn set_name(&mut self, ask: &Ask, object: &mut Value) {
@@ -444,21 +439,27 @@ fn manager<'a>(ask: &'a Ask, time: &'a str) -> Manager<'a> {
     Manager { name: ask.manager(), api_version: &ask.route.api_version, subresource, time, leaves_status }
 }
 
-/// Takes out the fields of `metadata`, `spec` and `status` that are as they were.
-fn set_aside(new: &mut Value, old: &Value) -> Vec<(&'static str, String, Value)> {
+/// Takes out what is as it was: the spec, and fields of `metadata` and `status`.
+fn set_aside(new: &mut Value, old: &Value) -> Vec<(&'static str, Option<String>, Value)> {
     let mut unchanged = Vec::new();
+    if let Some(new) = new.as_object_mut().filter(|new| new.get("spec") == old.get("spec")) {
+        unchanged.extend(new.remove("spec").map(|spec| ("spec", None, spec)));
+    }
     for part in ["metadata", "spec", "status"] {
         let Some(fields) = new.get_mut(part).and_then(Value::as_object_mut) else { continue };
         let same: Vec<String> =
             fields.iter().filter(|(key, value)| old[part].get(*key) == Some(*value)).map(|(key, _)| key.clone()).collect();
-        unchanged.extend(same.into_iter().filter_map(|key| fields.remove(&key).map(|value| (part, key, value))));
+        unchanged.extend(same.into_iter().filter_map(|key| fields.remove(&key).map(|value| (part, Some(key), value))));
     }
     unchanged
 }
 
-fn put_back(new: &mut Value, unchanged: Vec<(&'static str, String, Value)>) {
+fn put_back(new: &mut Value, unchanged: Vec<(&'static str, Option<String>, Value)>) {
     for (part, key, value) in unchanged {
-        new[part][key] = value;
+        match key {
+            Some(key) => new[part][key] = value,
+            None => new[part] = value,
+        }
     }
 }
 

@@ -178,7 +178,7 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<B
         Reply::Watch(watch) => {
             let (lines, body) = mpsc::channel(LINES_MAX);
             tokio::spawn(follow(watch, shared, lines));
-            let frames = body.map(|line: Arc<[u8]>| Ok(Frame::data(Bytes::from_owner(line))));
+            let frames = body.map(|line: Bytes| Ok(Frame::data(line)));
             let mut response = Response::new(http_body_util::BodyExt::boxed(StreamBody::new(frames)));
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
@@ -187,7 +187,7 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<B
 }
 
 /// Ends when the watch does, or when the reader has gone.
-async fn follow(mut watch: Watch, shared: Shared, mut lines: mpsc::Sender<Arc<[u8]>>) {
+async fn follow(mut watch: Watch, shared: Shared, mut lines: mpsc::Sender<Bytes>) {
     let mut changes = shared.version.subscribe();
     loop {
         changes.mark_unchanged();
@@ -214,7 +214,7 @@ async fn follow(mut watch: Watch, shared: Shared, mut lines: mpsc::Sender<Arc<[u
 }
 
 /// Completes when nobody reads any more.
-async fn closed(lines: &mut mpsc::Sender<Arc<[u8]>>) {
+async fn closed(lines: &mut mpsc::Sender<Bytes>) {
     std::future::poll_fn(|context| match lines.poll_ready(context) {
         std::task::Poll::Ready(Err(_)) => std::task::Poll::Ready(()),
         _ => std::task::Poll::Pending,

@@ -1,8 +1,8 @@
 //! The whole cluster in virtual time: one event after the other, until the scenario ends.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Request, Response};
 use resus_apiserver::Watch;
 use resus_core::effect::Effect;
@@ -96,7 +96,7 @@ pub(crate) enum Event {
     Pull(u64),
     Lines {
         connection: u64,
-        lines: Vec<Arc<[u8]>>,
+        lines: Vec<Bytes>,
         ended: bool,
     },
     Heal,

@@ -2,8 +2,7 @@
 //!
 //! The same states, patience and pauses as `driver/src/watch.rs`, driven by signals in place of awaits.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use http::{Request, Response};
 use resus_core::facts::{Served, Source};
 use resus_core::input::Input;
@@ -149,7 +148,7 @@ impl Watcher {
         moved
     }
 
-    pub fn on_lines(&mut self, lines: &[Arc<[u8]>], now: Millis) -> Moved {
+    pub fn on_lines(&mut self, lines: &[Bytes], now: Millis) -> Moved {
         let mut moved = Moved::default();
         let State::Following { version, resumed, heard, silent_at } = &mut self.state else { return moved };
         let mut trouble = None;

@@ -1,7 +1,6 @@
 //! The watches of the controllers: lists, lines, breaks, and the connections that they come through.
 
-use std::sync::Arc;
-
+use bytes::Bytes;
 use resus_core::facts::{Served, Source};
 
 use crate::api::Topic;
@@ -105,7 +104,7 @@ impl Simulation {
         self.agenda.enter(connection.due_at, event);
     }
 
-    pub(crate) fn lines(&mut self, number: u64, lines: Vec<Arc<[u8]>>, ended: bool) {
+    pub(crate) fn lines(&mut self, number: u64, lines: Vec<Bytes>, ended: bool) {
         let now = self.now();
         let Some(connection) = self.connections.get(&number) else { return };
         let (replica, source) = (connection.replica, connection.source.clone());

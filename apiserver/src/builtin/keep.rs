@@ -72,6 +72,7 @@ pub fn keep_on_finalize(new: &mut Value, old: &Value) {
 fn keep(new: &mut Value, old: &Value, key: &str) {
     let Some(new) = new.as_object_mut() else { return };
     match old.get(key) {
+        same if new.get(key) == same => {}
         Some(value) => _ = new.insert(key.to_owned(), value.clone()),
         None => _ = new.remove(key),
     }

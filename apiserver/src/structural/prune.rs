@@ -9,7 +9,7 @@ use crate::schema::Schema;
 /// for custom ones the object's metadata, then the rest, then the metadata of embedded objects.
 pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     let mut unknown = Unknown::default();
-    walk(object, schema, &mut vec![schema], "", &mut unknown);
+    walk(object, schema, &mut vec![schema], &Path::Root, &mut unknown);
     if schema.checks.is_none() {
         return unknown.fields;
     }
@@ -39,34 +39,44 @@ impl Unknown {
     }
 }
 
+/// Where in the object; its text is made only where something is wrong.
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
+}
+
+impl Path<'_> {
+    fn text(&self) -> String {
+        match self {
+            Path::Root => String::new(),
+            Path::Field(Path::Root, name) => (*name).to_owned(),
+            Path::Field(above, name) => format!("{}.{name}", above.text()),
+            Path::Item(above, index) => format!("{}[{index}]", above.text()),
+        }
+    }
+}
+
 /// `around` are the schemas from the root down to `schema` itself: one that refers back to itself is found there.
-fn walk<'a>(value: &mut Value, schema: &'a Schema, around: &mut Vec<&'a Schema>, path: &str, unknown: &mut Unknown) {
+fn walk<'a>(value: &mut Value, schema: &'a Schema, around: &mut Vec<&'a Schema>, path: &Path, unknown: &mut Unknown) {
     let schema = resolve(schema, around);
     match value {
-        Value::Object(map) => {
-            if is_free(schema) {
-                return;
-            }
-            let names: Vec<String> = map.keys().cloned().collect();
-            for name in names {
-                let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                match (schema.field(&name), map.get_mut(&name)) {
-                    (Some(field), Some(value)) => {
-                        around.push(field);
-                        walk(value, field, around, &below, unknown);
-                        around.pop();
-                    }
-                    (None, _) if schema.preserve_unknown => {}
-                    (None, _) | (_, None) => {
-                        unknown.record(below, around);
-                        map.remove(&name);
-                    }
+        Value::Object(map) if !is_free(schema) => map.retain(|name, value| {
+            let below = Path::Field(path, name);
+            let Some(field) = schema.field(name) else {
+                if !schema.preserve_unknown {
+                    unknown.record(below.text(), around);
                 }
-            }
-        }
+                return schema.preserve_unknown;
+            };
+            around.push(field);
+            walk(value, field, around, &below, unknown);
+            around.pop();
+            true
+        }),
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                let below = format!("{path}[{index}]");
+                let below = Path::Item(path, index);
                 match &schema.items {
                     Some(items) => {
                         around.push(items);
@@ -84,7 +94,7 @@ fn walk<'a>(value: &mut Value, schema: &'a Schema, around: &mut Vec<&'a Schema>,
                 }
             }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
