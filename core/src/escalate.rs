@@ -23,7 +23,7 @@ pub const TEMPLATE_SUFFIX: &str = "Template";
 const FIRST_STEP: &str = "0";
 
 pub fn workshop<'a>(world: &'a World, policy: &Policy) -> Result<Workshop<'a>, Because> {
-    let key = &policy.template;
+    let key = &policy.steps.first().expect("a policy has at least one step").template;
     let kind = remediation_kind(key);
     if let Some(why) = namespace_trouble(world, key) {
         return Err(Because::TemplateInvalid { key: key.clone(), why });

@@ -32,6 +32,7 @@ impl Version {
 pub struct Node {
     pub name: Name,
     pub uid: Box<str>,
+    pub created_at: Wall,
     /// Not a fact that decisions depend on: each heartbeat changes it.
     pub version: Version,
     pub labels: Labels,
@@ -51,6 +52,7 @@ impl Node {
         let Node {
             name,
             uid,
+            created_at: _, // Another uid has another.
             version: _,
             labels,
             annotations,
@@ -189,6 +191,8 @@ pub struct Check {
     pub deleting: bool,
     /// Annotation `resus.dev/take-over: "true"`: ours, whoever installed its definition.
     pub take_over: bool,
+    /// The check that we created ourselves: it yields to every other.
+    pub is_default: bool,
     pub policy: Result<Policy, Invalid>,
     pub status: crate::nhc::CheckStatus,
 }
@@ -209,8 +213,53 @@ pub struct Policy {
     pub selector: Selector,
     pub rules: Vec<Rule>,
     pub threshold: Threshold,
-    pub template: ObjectKey,
+    /// What repairs a node, to be tried one after the other; never empty.
+    pub steps: Vec<Step>,
     pub pause_requests: Vec<Box<str>>,
+    pub healthy_delay: HealthyDelay,
+    /// After a storm nothing starts for so long.
+    pub storm_cooldown: Option<Duration>,
+    pub mode: Mode,
+    /// The limit holds for the nodes of each value of this label, too.
+    pub topology_key: Option<Box<str>>,
+    pub repeat: Option<Repeat>,
+    /// A node that has not reported Ready for so long after it was created is unhealthy.
+    pub startup_timeout: Option<Duration>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    pub template: ObjectKey,
+    /// None: it is the only one, and never given up.
+    pub timeout: Option<Duration>,
+}
+
+/// When is a remediation removed from a node that is healthy again?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HealthyDelay {
+    #[default]
+    None,
+    For(Duration),
+    /// A person has to say so.
+    UntilConfirmed,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    #[default]
+    Act,
+    /// Decide and report, but change nothing.
+    DryRun,
+}
+
+/// How often may one node be remediated?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Repeat {
+    pub max: u32,
+    pub within: Duration,
+    /// Between the first and the second time; it doubles with each further one.
+    pub backoff: Duration,
+    pub max_backoff: Duration,
 }
 
 /// A condition with this type and status for longer than this means unhealthy.
@@ -293,10 +342,20 @@ pub struct Object {
     pub template: Option<Name>,
     /// Annotation `remediation.medik8s.io/multiple-templates-support`: several objects per node are fine.
     pub allows_several: bool,
+    /// Label `remediation.medik8s.io/isControlPlaneNode`.
+    pub control_plane: bool,
     /// Condition `Processing` is True.
     pub processing: bool,
-    /// Condition `PermanentNodeDeletionExpected` is True and `Succeeded` is not: its node goes for good, and it is not done.
+    /// Condition `PermanentNodeDeletionExpected` is True: its node goes for good.
     pub expects_node_to_go: bool,
+    /// Condition `Succeeded`, if it is True or False.
+    pub succeeded: Option<bool>,
+    /// Annotation `remediation.medik8s.io/nhc-timed-out`.
+    pub timed_out: bool,
+    /// Annotation `remediation.medik8s.io/healthy-delay`: since when its node is healthy, for who reads it there.
+    pub healthy_since: Option<Box<str>>,
+    /// Annotation `nodehealthcheck.medik8s.io/old-remediation-cr-flag`.
+    pub flagged_old: bool,
     /// Of templates: `spec.template.spec` as canonical JSON, or why there is none.
     pub body: Option<Result<Name, Invalid>>,
 }

@@ -327,9 +327,9 @@ impl<'a> Draft<'a> {
             self.remove(objects, Because::NotSelected, doubt)
         } else if let Some(why) = self.world.unreadable_node(node) {
             (Verdict::Keep, Because::Unreadable { why: why.clone() })
-        } else if let Some(busy) =
-            objects.iter().find(|object| object.processing || object.finalizers > 0 || object.expects_node_to_go)
-        {
+        } else if let Some(busy) = objects.iter().find(|object| {
+            object.processing || object.finalizers > 0 || object.expects_node_to_go && object.succeeded != Some(true)
+        }) {
             (Verdict::Keep, Because::NodeGoneProviderBusy { key: busy.key.clone() })
         } else {
             self.remove(objects, Because::NodeGone, doubt)
@@ -533,8 +533,8 @@ impl<'a> Draft<'a> {
 
 /// The kinds that a check needs: of its template, of what is made from it, and of what it has already on nodes.
 fn kinds_of(check: &Check) -> BTreeSet<Kind> {
-    let policy =
-        check.policy.iter().flat_map(|policy| [policy.template.kind.clone(), escalate::remediation_kind(&policy.template)]);
+    let steps = check.policy.iter().flat_map(|policy| &policy.steps);
+    let policy = steps.flat_map(|step| [step.template.kind.clone(), escalate::remediation_kind(&step.template)]);
     let running =
         check.status.unhealthy.iter().flat_map(|node| &node.remediations).map(|remediation| remediation.key.kind.clone());
     policy.chain(running).filter(|kind| kind.api_version.contains('/')).collect()

@@ -16,15 +16,25 @@ pub const TEMPLATE_NAME: &str = "remediation.medik8s.io/template-name";
 /// On a template, with any value: its provider can work on several objects per node.
 pub const MULTIPLE_TEMPLATES: &str = "remediation.medik8s.io/multiple-templates-support";
 
+/// On a remediation: when its step of an escalation was given up.
+pub const TIMED_OUT: &str = "remediation.medik8s.io/nhc-timed-out";
+/// On a remediation: since when its node is healthy, while its removal is delayed.
+pub const HEALTHY_DELAY: &str = "remediation.medik8s.io/healthy-delay";
+/// On a remediation that is older than two days.
+pub const OLD_FLAG: (&str, &str) = ("nodehealthcheck.medik8s.io/old-remediation-cr-flag", "flagon");
+/// On a Node, by a person, with any value.
+pub const CONFIRMED_HEALTHY: &str = "remediation.medik8s.io/manually-confirmed-healthy";
+
 /// Providers label their ClusterRoles with it, so that we may create their objects.
 pub const AGGREGATION: (&str, &str) = ("rbac.ext-remediation/aggregate-to-ext-remediation", "true");
 
+/// The annotations of checks, templates and remediations that anybody asks for.
+pub const ANNOTATIONS: [&str; 7] =
+    [NODE_NAME, TEMPLATE_NAME, MULTIPLE_TEMPLATES, TAKE_OVER, TIMED_OUT, HEALTHY_DELAY, OLD_FLAG.0];
+
 /// The annotations of Nodes that anybody asks for; all others are dropped while decoding.
-pub const NODE_ANNOTATIONS: [&str; 3] = [
-    "remediation.medik8s.io/manually-confirmed-healthy",
-    "machineconfiguration.openshift.io/currentConfig",
-    "machineconfiguration.openshift.io/desiredConfig",
-];
+pub const NODE_ANNOTATIONS: [&str; 3] =
+    [CONFIRMED_HEALTHY, "machineconfiguration.openshift.io/currentConfig", "machineconfiguration.openshift.io/desiredConfig"];
 
 /// On an object whose definition others installed: take care of it all the same.
 pub const TAKE_OVER: &str = "resus.dev/take-over";

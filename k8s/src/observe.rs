@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use resus_core::escalate::TEMPLATE_SUFFIX;
 use resus_core::facts::{
-    Amount, Check, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Policy, Requirement, Rule, Selector, Taint,
-    Threshold, Version,
+    Amount, Check, Condition, HealthyDelay, Invalid, Kind, Mode, Name, Node, Object, ObjectKey, Policy, Requirement, Rule,
+    Selector, Step, Taint, Threshold, Version,
 };
 use resus_core::input::Fact;
 use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
@@ -182,6 +182,7 @@ impl NodeView {
         let taints =
             spec.taints.unwrap_or_default().into_iter().map(|TaintView { key, value, effect }| Taint { key, value, effect });
         Node {
+            created_at: metadata.created_at(),
             name: metadata.name.into(),
             uid: metadata.uid.into(),
             version: Version(metadata.resource_version.into()),
@@ -216,6 +217,7 @@ impl CheckView {
         Check {
             created_at: metadata.created_at(),
             take_over: metadata.annotation(names::TAKE_OVER) == Some("true"),
+            is_default: false,
             name: metadata.name.into(),
             uid: metadata.uid.into(),
             version: Version(metadata.resource_version.into()),
@@ -231,8 +233,14 @@ fn policy(spec: NodeHealthCheckSpec) -> Result<Policy, Invalid> {
         selector: selector(spec.selector.as_ref())?,
         rules: rules(&spec)?,
         threshold: threshold(&spec)?,
-        template: template(&spec)?,
+        steps: vec![Step { template: template(&spec)?, timeout: None }],
         pause_requests: spec.pause_requests.into_iter().map(Into::into).collect(),
+        healthy_delay: HealthyDelay::None,
+        storm_cooldown: None,
+        mode: Mode::Act,
+        topology_key: None,
+        repeat: None,
+        startup_timeout: None,
     })
 }
 
@@ -392,9 +400,17 @@ impl ObjectView {
             node: metadata.annotation(names::NODE_NAME).map_or_else(|| name.clone(), Into::into),
             template: metadata.annotation(names::TEMPLATE_NAME).map(Into::into),
             allows_several: metadata.annotation(names::MULTIPLE_TEMPLATES).is_some(),
-            processing: condition_is_true(status.as_ref(), "Processing"),
-            expects_node_to_go: condition_is_true(status.as_ref(), "PermanentNodeDeletionExpected")
-                && !condition_is_true(status.as_ref(), "Succeeded"),
+            control_plane: metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::CONTROL_PLANE_LABEL)),
+            processing: condition(status.as_ref(), "Processing") == Some("True"),
+            expects_node_to_go: condition(status.as_ref(), "PermanentNodeDeletionExpected") == Some("True"),
+            succeeded: match condition(status.as_ref(), "Succeeded") {
+                Some("True") => Some(true),
+                Some("False") => Some(false),
+                Some(_) | None => None,
+            },
+            timed_out: metadata.annotation(names::TIMED_OUT).is_some(),
+            healthy_since: metadata.annotation(names::HEALTHY_DELAY).map(Into::into),
+            flagged_old: metadata.annotation(names::OLD_FLAG.0).is_some(),
             body: kind.kind.ends_with(TEMPLATE_SUFFIX).then(|| body(spec.as_ref())),
             owners: metadata.owner_references.unwrap_or_default().into_iter().map(|owner| owner.uid).collect(),
             key: ObjectKey { kind: kind.clone(), namespace: metadata.namespace.map(Into::into), name },
@@ -416,11 +432,10 @@ fn body(spec: Option<&Value>) -> Result<Name, Invalid> {
     }
 }
 
-fn condition_is_true(status: Option<&Value>, kind: &str) -> bool {
-    let conditions = status.and_then(|status| status.get("conditions")).and_then(Value::as_array);
-    let matches =
-        |condition: &Value| condition.get("type") == Some(&kind.into()) && condition.get("status") == Some(&"True".into());
-    conditions.is_some_and(|all| all.iter().any(matches))
+/// The status of a condition.
+fn condition<'a>(status: Option<&'a Value>, kind: &str) -> Option<&'a str> {
+    let conditions = status?.get("conditions")?.as_array()?;
+    conditions.iter().find(|condition| condition.get("type").is_some_and(|own| own == kind))?.get("status")?.as_str()
 }
 
 fn invalid(why: String) -> Invalid {
@@ -453,8 +468,7 @@ fn asked_for<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Box<str>
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut asked = Vec::new();
             while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                let ours = [names::NODE_NAME, names::TEMPLATE_NAME, names::MULTIPLE_TEMPLATES, names::TAKE_OVER].contains(&&*key);
-                if ours || names::NODE_ANNOTATIONS.contains(&&*key) {
+                if names::ANNOTATIONS.contains(&&*key) || names::NODE_ANNOTATIONS.contains(&&*key) {
                     asked.push((Box::from(&*key), map.next_value()?));
                 } else {
                     map.next_value::<IgnoredAny>()?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use resus_core::effect::{Creation, Effect};
 use resus_core::facts::{
-    Amount, Check, Claim, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Policy, Rule, Selector, Served, Source,
-    Status, Threshold, Version,
+    Amount, Check, Claim, Condition, HealthyDelay, Invalid, Kind, Mode, Name, Node, Object, ObjectKey, Policy, Rule, Selector,
+    Served, Source, Status, Step, Threshold, Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, LeaseAnswer, LeaseEffect, Record, Timing};
@@ -99,6 +99,7 @@ impl Cluster {
         Node {
             name: name.clone(),
             uid: format!("uid-{name}").into(),
+            created_at: Wall(EPOCH),
             version: Version(self.version.to_string().into()),
             labels: [("role", "worker")].into_iter().collect(),
             annotations: Box::new([]),
@@ -271,7 +272,12 @@ impl Cluster {
             template: Some(creation.template.clone()),
             allows_several: false,
             processing: false,
+            control_plane: false,
             expects_node_to_go: false,
+            succeeded: None,
+            timed_out: false,
+            healthy_since: None,
+            flagged_old: false,
             body: None,
         }
     }
@@ -337,7 +343,12 @@ fn template() -> Object {
         template: None,
         allows_several: false,
         processing: false,
+        control_plane: false,
         expects_node_to_go: false,
+        succeeded: None,
+        timed_out: false,
+        healthy_since: None,
+        flagged_old: false,
         body: Some(Ok::<Name, Invalid>("{}".into())),
     }
 }
@@ -359,12 +370,19 @@ fn check(threshold: Threshold, unhealthy_after: Duration) -> Check {
         created_at: Wall(EPOCH),
         deleting: false,
         take_over: false,
+        is_default: false,
         policy: Ok(Policy {
             selector: Selector::default(),
             rules: vec![Rule { kind: "Ready".into(), status: Status::False, lasts_for: unhealthy_after }],
             threshold,
-            template: template_key(),
+            steps: vec![Step { template: template_key(), timeout: None }],
             pause_requests: Vec::new(),
+            healthy_delay: HealthyDelay::None,
+            storm_cooldown: None,
+            mode: Mode::Act,
+            topology_key: None,
+            repeat: None,
+            startup_timeout: None,
         }),
         status: CheckStatus::default(),
     }

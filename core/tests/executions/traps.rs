@@ -117,7 +117,7 @@ fn a_remediation_of_another_kind_stays_until_the_node_is_well() {
     let kind = Kind { kind: "PowerTemplate".into(), ..old.key.kind.clone() };
     let new = Object { key: ObjectKey { kind, ..old.key.clone() }, ..old };
     cluster.objects.insert(new.key.clone(), new.clone());
-    cluster.change_policy(|policy| policy.template = new.key);
+    cluster.change_policy(|policy| policy.steps[0].template = new.key);
     cluster.run_well(20_000);
     assert_eq!(cluster.remediated(), [name("n1")], "one is enough");
     cluster.set_broken(&name("n1"), false);
@@ -152,7 +152,7 @@ fn an_older_check_of_which_little_is_known_is_still_responsible() {
     let mut older = cluster.check.clone();
     (older.name, older.uid, older.created_at) = ("older".into(), "older".into(), Wall(0));
     let policy = older.policy.as_mut().expect("it is valid");
-    policy.template.kind.api_version = "slow.test/v1".into();
+    policy.steps[0].template.kind.api_version = "slow.test/v1".into();
     policy.pause_requests = vec!["maintenance".into()];
     apply(&mut cluster, Input::Seen(Fact::Check(older)));
     due(&mut cluster);
@@ -174,7 +174,7 @@ fn an_older_check_does_not_start_where_a_younger_one_has() {
     (older.name, older.uid, older.created_at) = ("older".into(), "older".into(), Wall(0));
     let mut template = cluster.objects.values().find(|object| object.body.is_some()).expect("there is a template").clone();
     template.key.kind.api_version = "slow.test/v1".into();
-    older.policy.as_mut().expect("it is valid").template = template.key.clone();
+    older.policy.as_mut().expect("it is valid").steps[0].template = template.key.clone();
     cluster.objects.insert(template.key.clone(), template);
     apply(&mut cluster, Input::Seen(Fact::Check(older)));
     cluster.run_well(5_000);
