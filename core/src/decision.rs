@@ -144,6 +144,55 @@ pub enum Because {
         key: ObjectKey,
         reason: Match,
     },
+    /// Label `remediation.medik8s.io/exclude-from-remediation: "true"`.
+    Excluded,
+    /// A storm is over, but not for long enough.
+    StormCooldown,
+    /// Too many nodes of its zone are not healthy.
+    ZoneDark {
+        zone: Name,
+        not_healthy: usize,
+        allowed: usize,
+        of: usize,
+    },
+    /// Another node of the control plane is out of service.
+    ControlPlaneBusy {
+        node: Name,
+    },
+    EtcdQuorum {
+        ready: usize,
+        needed: usize,
+        of: usize,
+    },
+    /// Somebody else has the node out of service.
+    Held {
+        holder: Name,
+    },
+    /// Taking the Lease on the node.
+    Holding,
+    RemediatedTooOften {
+        times: u32,
+        within: Duration,
+    },
+    BackingOff {
+        times: u32,
+    },
+    /// Every step has been tried, and the node is still unhealthy.
+    NoTemplateLeft,
+    /// An earlier step's object has the name that the next one needs.
+    MakingRoom {
+        key: ObjectKey,
+    },
+    /// Healthy again, but its remediation stays for a while.
+    HealthyDelay {
+        lasts_for: Duration,
+    },
+    /// Healthy again, but a person has to say so.
+    Unconfirmed,
+    /// It would be done, if the check did more than look.
+    DryRun {
+        key: ObjectKey,
+    },
     /// The node is no longer selected by the check.
     NotSelected,
     /// The node is gone.
@@ -155,10 +204,57 @@ pub enum Because {
 }
 
 impl Because {
+    /// Why nothing is done about a node, where that is not a matter of the whole check.
+    pub fn is_of_one_node(&self) -> bool {
+        match self {
+            Because::Excluded
+            | Because::ControlPlaneBusy { .. }
+            | Because::EtcdQuorum { .. }
+            | Because::Held { .. }
+            | Because::RemediatedTooOften { .. }
+            | Because::BackingOff { .. }
+            | Because::NoTemplateLeft
+            | Because::Overlapping { .. }
+            | Because::Occupied { .. }
+            | Because::Refused { .. }
+            | Because::DryRun { .. } => true,
+            Because::Healthy
+            | Because::Pending(_)
+            | Because::NeverReported { .. }
+            | Because::NodeLeaving
+            | Because::Unreadable { .. }
+            | Because::Expired(_)
+            | Because::Stale { .. }
+            | Because::KindNotServed { .. }
+            | Because::TemplateMissing { .. }
+            | Because::TemplateInvalid { .. }
+            | Because::PolicyInvalid { .. }
+            | Because::Paused { .. }
+            | Because::TooManyUnhealthy { .. }
+            | Because::StormCooldown
+            | Because::ZoneDark { .. }
+            | Because::Leaving { .. }
+            | Because::NotLeading
+            | Because::Removed { .. }
+            | Because::Looking
+            | Because::Holding
+            | Because::Queued
+            | Because::Creating { .. }
+            | Because::Remediating { .. }
+            | Because::MakingRoom { .. }
+            | Because::HealthyDelay { .. }
+            | Because::Unconfirmed
+            | Because::NotSelected
+            | Because::NodeGone
+            | Because::NodeGoneProviderBusy { .. } => false,
+        }
+    }
+
     /// Is it the same reason, apart from numbers that change with every other node in a storm?
     pub fn is_like(&self, other: &Because) -> bool {
         match (self, other) {
-            (Because::TooManyUnhealthy { .. }, Because::TooManyUnhealthy { .. }) => true,
+            (Because::TooManyUnhealthy { .. }, Because::TooManyUnhealthy { .. })
+            | (Because::ZoneDark { .. }, Because::ZoneDark { .. }) => true,
             _ => self == other,
         }
     }
@@ -194,6 +290,37 @@ impl fmt::Display for Because {
             Because::Creating { key } => write!(f, "creating {key}"),
             Because::Refused { key, why } => write!(f, "the API server refused {key}: {why}; trying again later"),
             Because::Remediating { key, reason } => write!(f, "{reason}, {key} exists"),
+            Because::Excluded => f.write_str("the node has the label remediation.medik8s.io/exclude-from-remediation=true"),
+            Because::StormCooldown => {
+                f.write_str("too many nodes were unhealthy a short while ago; waiting for stormCooldownDuration")
+            }
+            Because::ZoneDark { zone, not_healthy, allowed, of } => {
+                let zone = if zone.is_empty() { "nodes without a zone" } else { zone };
+                write!(f, "{not_healthy} of {of} nodes of {zone} are not healthy, repairs go on there only while at most {allowed} are")
+            }
+            Because::ControlPlaneBusy { node } => {
+                write!(f, "{node} is being remediated, and the control plane is repaired one node at a time")
+            }
+            Because::EtcdQuorum { ready, needed, of } => {
+                write!(f, "etcd would lose its majority: {ready} other members of {of} are on ready nodes, {needed} are needed")
+            }
+            Because::Held { holder } => write!(f, "{holder} has the node out of service, by its Lease"),
+            Because::Holding => f.write_str("taking the Lease on the node"),
+            Because::RemediatedTooOften { times, within } => {
+                write!(f, "the node was remediated {times} times within {}, which is the limit", Seconds(*within))
+            }
+            Because::BackingOff { times } => {
+                write!(f, "the node was remediated {times} times lately, and the next time waits for the back-off")
+            }
+            Because::NoTemplateLeft => f.write_str("every step of escalatingRemediations has been tried: repair the node by hand"),
+            Because::MakingRoom { key } => write!(f, "removing the earlier {key}, as the next step needs its name"),
+            Because::HealthyDelay { lasts_for } => {
+                write!(f, "the node is healthy; its remediation is removed when it has been so for {}", Seconds(*lasts_for))
+            }
+            Because::Unconfirmed => f.write_str(
+                "the node is healthy; its remediation is removed when the node has the annotation remediation.medik8s.io/manually-confirmed-healthy",
+            ),
+            Because::DryRun { key } => write!(f, "dry run: {key} would be created"),
             Because::NotSelected => f.write_str("the check no longer selects the node"),
             Because::NodeGone => f.write_str("the node is gone"),
             Because::NodeGoneProviderBusy { key } => write!(f, "the node is gone, but the provider of {key} is still at work"),

@@ -1,9 +1,10 @@
 //! What is to be done, so exactly that doing it leaves no choice?
 
-use crate::facts::{Name, ObjectKey, Version};
+use crate::facts::{Name, NodeLease, ObjectKey, Version};
 use crate::lease::LeaseEffect;
 use crate::nhc::{CheckStatus, Event};
 use crate::time::Wall;
+use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
@@ -23,6 +24,23 @@ pub enum Effect {
         key: ObjectKey,
         plural: Name,
     },
+    /// Write an annotation of the object if it still is the one with this uid.
+    Mark {
+        key: ObjectKey,
+        plural: Name,
+        uid: Name,
+        mark: Mark,
+    },
+    /// Take back a person's word that the node is healthy: it has been heard.
+    Unconfirm {
+        node: Name,
+    },
+    HoldNode(Hold),
+    ReleaseNode {
+        lease: NodeLease,
+    },
+    /// Make the namespace for leases on nodes.
+    LeaseNamespace,
     /// Which kinds does this API group and version serve?
     Discover {
         api_version: Name,
@@ -36,6 +54,27 @@ pub enum Effect {
         written_at: Wall,
     },
     Lease(LeaseEffect),
+}
+
+/// What is written on a remediation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mark {
+    TimedOut(Wall),
+    /// None takes it away.
+    HealthySince(Option<Wall>),
+    Old,
+}
+
+/// A Lease on a node, to be created, or taken over if it still is what it was.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hold {
+    pub name: Name,
+    pub node: Name,
+    pub node_uid: Box<str>,
+    pub holder: Name,
+    pub lasts_for: Duration,
+    pub at: Wall,
+    pub before: Option<NodeLease>,
 }
 
 /// A remediation object, made from a template.
@@ -59,6 +98,12 @@ pub enum EffectKey {
     Create(ObjectKey),
     Delete(ObjectKey, Name),
     Read(ObjectKey),
+    Mark(ObjectKey, Name, u8),
+    Unconfirm(Name),
+    /// By the lease's name.
+    HoldNode(Name),
+    ReleaseNode(Name),
+    LeaseNamespace,
     Discover(Name),
     /// By the check's name, then the event's own.
     Emit(Name, Name),
@@ -73,10 +118,26 @@ impl Effect {
             Effect::Create(creation) => EffectKey::Create(creation.key.clone()),
             Effect::Delete { key, uid, .. } => EffectKey::Delete(key.clone(), uid.clone()),
             Effect::Read { key, .. } => EffectKey::Read(key.clone()),
+            Effect::Mark { key, uid, mark, .. } => EffectKey::Mark(key.clone(), uid.clone(), mark.number()),
+            Effect::Unconfirm { node } => EffectKey::Unconfirm(node.clone()),
+            Effect::HoldNode(hold) => EffectKey::HoldNode(hold.name.clone()),
+            Effect::ReleaseNode { lease } => EffectKey::ReleaseNode(lease.name.clone()),
+            Effect::LeaseNamespace => EffectKey::LeaseNamespace,
             Effect::Discover { api_version } => EffectKey::Discover(api_version.clone()),
             Effect::Emit(event) => EffectKey::Emit(event.check.clone(), event.name.clone()),
             Effect::Status { check, .. } => EffectKey::Status(check.clone()),
             Effect::Lease(_) => EffectKey::Lease,
+        }
+    }
+}
+
+impl Mark {
+    /// Marks of one kind are not written at the same time.
+    fn number(self) -> u8 {
+        match self {
+            Mark::TimedOut(_) => 0,
+            Mark::HealthySince(_) => 1,
+            Mark::Old => 2,
         }
     }
 }
@@ -89,6 +150,11 @@ impl EffectKey {
             EffectKey::Create(_) => "create",
             EffectKey::Delete(..) => "delete",
             EffectKey::Read(_) => "read",
+            EffectKey::Mark(..) => "mark",
+            EffectKey::Unconfirm(_) => "unconfirm",
+            EffectKey::HoldNode(_) => "hold-node",
+            EffectKey::ReleaseNode(_) => "release-node",
+            EffectKey::LeaseNamespace => "namespace",
             EffectKey::Discover(_) => "discover",
             EffectKey::Emit(..) => "event",
             EffectKey::Status(_) => "status",

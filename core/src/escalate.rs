@@ -1,14 +1,15 @@
-//! What would repair this node, and under which name?
+//! What would repair this node next, and under which name?
 //!
-//! One template per check so far. Whether it can be used is decided here; whether it may be used now is
-//! the gate's question.
+//! The steps of a check are tried one after the other. What is left of earlier steps stays until the node is healthy;
+//! then everything goes together. Whether a step may be taken now is the gate's question.
 
 use crate::decision::Because;
-use crate::facts::{Check, Kind, Name, Node, Object, ObjectKey, Policy, Served};
-use crate::nhc;
+use crate::facts::{Check, Kind, Name, Node, Object, ObjectKey, Policy, Served, Step};
+use crate::nhc::{self, Remediation};
+use crate::time::{Mono, Now};
 use crate::world::World;
 
-/// Everything that a remediation of this check is made from.
+/// Everything that a remediation is made from.
 pub struct Workshop<'a> {
     pub template: &'a Object,
     pub body: &'a Name,
@@ -19,11 +20,12 @@ pub struct Workshop<'a> {
 /// A remediation's kind is its template's without this suffix.
 pub const TEMPLATE_SUFFIX: &str = "Template";
 
-/// Later steps of an escalation will count on from here.
-const FIRST_STEP: &str = "0";
+/// One for each step, or why the check can do nothing at all.
+pub fn workshops<'a>(world: &'a World, policy: &Policy) -> Result<Vec<Workshop<'a>>, Because> {
+    policy.steps.iter().map(|step| workshop(world, &step.template)).collect()
+}
 
-pub fn workshop<'a>(world: &'a World, policy: &Policy) -> Result<Workshop<'a>, Because> {
-    let key = &policy.steps.first().expect("a policy has at least one step").template;
+fn workshop<'a>(world: &'a World, key: &ObjectKey) -> Result<Workshop<'a>, Because> {
     let kind = remediation_kind(key);
     if let Some(why) = namespace_trouble(world, key) {
         return Err(Because::TemplateInvalid { key: key.clone(), why });
@@ -52,20 +54,72 @@ pub fn remediation_kind(template: &ObjectKey) -> Kind {
 fn namespace_trouble(world: &World, key: &ObjectKey) -> Option<Name> {
     let served = world.served(&key.kind)?;
     match (&key.namespace, served.namespaced) {
-        (None, true) => Some("no namespace is provided: write spec.remediationTemplate.namespace".into()),
-        (Some(_), false) => Some("its kind is not namespaced: remove spec.remediationTemplate.namespace".into()),
+        (None, true) => Some("no namespace is provided: write the template's namespace into its reference".into()),
+        (Some(_), false) => Some("its kind is not namespaced: remove the namespace from its reference".into()),
         (Some(_), true) | (None, false) => None,
     }
 }
 
 impl Workshop<'_> {
     /// Deterministic, so that a second attempt finds the first.
-    pub fn name_for(&self, check: &Check, node: &Node) -> ObjectKey {
+    pub fn name_for(&self, check: &Check, node: &Node, step: usize) -> ObjectKey {
         let name = if self.template.allows_several {
-            nhc::named(&node.name, '-', nhc::hash(&[&check.uid, &node.name, &self.template.key.to_string(), FIRST_STEP]))
+            let parts = [&*check.uid, &*node.name, &self.template.key.to_string(), &step.to_string()];
+            nhc::named(&node.name, '-', nhc::hash(&parts))
         } else {
             node.name.clone()
         };
         ObjectKey { kind: self.kind.clone(), namespace: self.template.key.namespace.clone(), name }
     }
+}
+
+/// How far the repair of a node has got.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// This step is next; nothing of it exists.
+    Next(usize),
+    /// This remediation is at work, until then if it has a time-out.
+    Working(&'a Object, Option<Mono>),
+    /// All steps have been tried.
+    Exhausted,
+}
+
+/// `remembered` are remediations that are gone, but were given up before.
+pub fn progress<'a>(world: &World, policy: &Policy, mine: &[&'a Object], remembered: &[&Remediation], now: Now) -> Progress<'a> {
+    for (at, step) in policy.steps.iter().enumerate() {
+        let tried = remembered.iter().any(|gone| is_of(&gone.key, gone.template.as_ref(), step));
+        let mut of_step = mine.iter().filter(|object| is_of(&object.key, object.template.as_ref(), step)).peekable();
+        if of_step.peek().is_none() && !tried {
+            // What belongs to no step was made from a template that the check no longer names: it is at work all the same.
+            return match mine.iter().find(|object| step_of(policy, object).is_none()) {
+                Some(stray) if mine.iter().all(|object| step_of(policy, object).is_none()) => Progress::Working(stray, None),
+                Some(_) | None => Progress::Next(at),
+            };
+        }
+        if let Some(object) = of_step.find(|object| !is_over(world, step, object, now)) {
+            return Progress::Working(object, gives_up_at(world, step, object, now));
+        }
+    }
+    Progress::Exhausted
+}
+
+pub fn step_of<'a>(policy: &'a Policy, object: &Object) -> Option<&'a Step> {
+    policy.steps.iter().find(|step| is_of(&object.key, object.template.as_ref(), step))
+}
+
+/// Has the remediation failed, or had its time?
+pub fn is_over(world: &World, step: &Step, object: &Object, now: Now) -> bool {
+    let has_failed = object.succeeded == Some(false) || object.timed_out;
+    step.timeout.is_some() && (has_failed || gives_up_at(world, step, object, now).is_some_and(|at| now.mono >= at))
+}
+
+/// The first millisecond at which the step's time is over, strictly.
+pub fn gives_up_at(world: &World, step: &Step, object: &Object, now: Now) -> Option<Mono> {
+    step.timeout.map(|timeout| world.clock.anchor(object.created_at, now).after(timeout).shift(1))
+}
+
+fn is_of(key: &ObjectKey, template: Option<&Name>, step: &Step) -> bool {
+    key.kind == remediation_kind(&step.template)
+        && key.namespace == step.template.namespace
+        && template.is_none_or(|template| *template == step.template.name)
 }

@@ -27,6 +27,9 @@ impl Version {
     }
 }
 
+/// The condition that every kubelet reports.
+pub const READY: &str = "Ready";
+
 /// A node, with all conditions and labels, and of the rest what decisions need.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
@@ -75,11 +78,25 @@ impl Node {
             && *deleting == other.deleting
     }
 
+    pub fn is_ready(&self) -> bool {
+        self.conditions.iter().any(|condition| &*condition.kind == READY && condition.status == Status::True)
+    }
+
+    pub fn is_confirmed_healthy(&self) -> bool {
+        self.annotations.iter().any(|(key, _)| &**key == CONFIRMED_HEALTHY)
+    }
+
     pub fn is_control_plane(&self) -> bool {
         CONTROL_PLANE_LABELS.iter().any(|label| self.labels.get(label).is_some())
     }
 }
 
+/// By presence, whatever their value; the members of etcd on nodes of their own.
+pub const ETCD_LABEL: &str = "node-role.kubernetes.io/etcd";
+/// With the value `true`: nothing is started on this node.
+pub const EXCLUDE_LABEL: &str = "remediation.medik8s.io/exclude-from-remediation";
+/// On a Node, by a person, with any value: it is healthy, and delayed removals need not wait.
+pub const CONFIRMED_HEALTHY: &str = "remediation.medik8s.io/manually-confirmed-healthy";
 /// By presence, whatever their value.
 pub const CONTROL_PLANE_LABELS: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
@@ -353,11 +370,24 @@ pub struct Object {
     /// Annotation `remediation.medik8s.io/nhc-timed-out`.
     pub timed_out: bool,
     /// Annotation `remediation.medik8s.io/healthy-delay`: since when its node is healthy, for who reads it there.
-    pub healthy_since: Option<Box<str>>,
+    pub healthy_since: Option<Wall>,
     /// Annotation `nodehealthcheck.medik8s.io/old-remediation-cr-flag`.
     pub flagged_old: bool,
     /// Of templates: `spec.template.spec` as canonical JSON, or why there is none.
     pub body: Option<Result<Name, Invalid>>,
+}
+
+/// A Lease on a node, by which operators that take nodes out of service keep off each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeLease {
+    pub name: Name,
+    pub uid: Name,
+    pub version: Version,
+    pub holder: Name,
+    pub acquired_at: Wall,
+    pub renewed_at: Wall,
+    pub lasts_for: Duration,
+    pub transitions: u32,
 }
 
 /// How the API serves a kind.
@@ -375,6 +405,10 @@ pub enum Source {
     /// CustomResourceDefinitions, to learn of kinds that come and go.
     Kinds,
     Objects(Kind),
+    /// Leases on nodes, ours and those of others.
+    NodeLeases,
+    /// Pods of etcd's members.
+    Etcd,
 }
 
 impl fmt::Display for Source {
@@ -384,6 +418,8 @@ impl fmt::Display for Source {
             Source::Checks => f.write_str("NodeHealthChecks"),
             Source::Kinds => f.write_str("CustomResourceDefinitions"),
             Source::Objects(kind) => write!(f, "{kind}"),
+            Source::NodeLeases => f.write_str("Leases on nodes"),
+            Source::Etcd => f.write_str("etcd's Pods"),
         }
     }
 }

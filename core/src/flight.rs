@@ -172,9 +172,15 @@ impl Flight {
 /// Of objects that come and go the watch alone tells; an answer that overtakes it would leave a ghost.
 fn waits_for_watch(key: &EffectKey) -> bool {
     match key {
-        EffectKey::Create(_) | EffectKey::Delete(..) => true,
+        EffectKey::Create(_)
+        | EffectKey::Delete(..)
+        | EffectKey::Mark(..)
+        | EffectKey::Unconfirm(_)
+        | EffectKey::HoldNode(_)
+        | EffectKey::ReleaseNode(_) => true,
         EffectKey::Look(_)
         | EffectKey::Read(_)
+        | EffectKey::LeaseNamespace
         | EffectKey::Discover(_)
         | EffectKey::Emit(..)
         | EffectKey::Status(_)
@@ -184,8 +190,17 @@ fn waits_for_watch(key: &EffectKey) -> bool {
 
 pub fn grows_with_nodes(key: &EffectKey) -> bool {
     match key {
-        EffectKey::Look(_) | EffectKey::Create(_) | EffectKey::Delete(..) | EffectKey::Read(_) => true,
-        EffectKey::Discover(_) | EffectKey::Emit(..) | EffectKey::Status(_) | EffectKey::Lease => false,
+        EffectKey::Look(_)
+        | EffectKey::Create(_)
+        | EffectKey::Delete(..)
+        | EffectKey::Read(_)
+        | EffectKey::Mark(..)
+        | EffectKey::Unconfirm(_)
+        | EffectKey::HoldNode(_)
+        | EffectKey::ReleaseNode(_) => true,
+        EffectKey::LeaseNamespace | EffectKey::Discover(_) | EffectKey::Emit(..) | EffectKey::Status(_) | EffectKey::Lease => {
+            false
+        }
     }
 }
 

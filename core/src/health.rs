@@ -1,7 +1,7 @@
 //! Is this node healthy?
 
 use crate::decision::Match;
-use crate::facts::{Name, Node, Rule};
+use crate::facts::{Name, Node, Policy, READY, Rule, Status};
 use crate::time::Mono;
 
 /// A node as we know it, with the monotonic instant at which each of its conditions began.
@@ -10,6 +10,7 @@ pub struct Known {
     pub node: Node,
     /// Parallel to `node.conditions`.
     pub since: Box<[Mono]>,
+    pub created: Mono,
     /// Its newest object could not be read: what stands here is what was known before.
     pub unreadable: Option<Name>,
 }
@@ -38,19 +39,17 @@ pub enum Health {
     Leaving,
 }
 
-/// The one condition whose absence says something: a node without it has not reported at all.
-const READY: &str = "Ready";
-
 /// Rules are combined by or. A rule that has expired wins over one that is pending, and of several the
 /// one that was, or will be, due first.
-pub fn assess(known: &Known, rules: &[Rule], now: Mono) -> Health {
+pub fn assess(known: &Known, policy: &Policy, now: Mono) -> Health {
     if let Some(why) = &known.unreadable {
         return Health::Unreadable { why: why.clone() };
     }
-    match rules.iter().filter_map(|rule| due(known, rule)).min_by_key(|(due_at, _)| *due_at) {
+    let due = policy.rules.iter().filter_map(|rule| due(known, rule)).chain(never_started(known, policy));
+    match due.min_by_key(|(due_at, _)| *due_at) {
         Some((due_at, found)) if now >= due_at => Health::Unhealthy { found, due_at },
         Some((due_at, found)) => Health::Pending { found, due_at },
-        None => match never_reported(known, rules) {
+        None => match never_reported(known, &policy.rules) {
             Some(kind) => Health::NeverReported { kind },
             None if known.node.deleting => Health::Leaving,
             None => Health::Healthy,
@@ -71,10 +70,21 @@ fn due(known: &Known, rule: &Rule) -> Option<(Mono, Match)> {
     Some((known.since[at].after(rule.lasts_for).shift(1), found))
 }
 
+/// A node that is there but never says that it is, or is not, ready.
+fn never_started(known: &Known, policy: &Policy) -> Option<(Mono, Match)> {
+    let timeout = policy.startup_timeout.filter(|_| !has_reported(known))?;
+    let (kind, status) = (READY.into(), Status::Other("missing".into()));
+    let found = Match { kind, status, since: known.node.created_at, lasts_for: timeout };
+    Some((known.created.after(timeout).shift(1), found))
+}
+
+fn has_reported(known: &Known) -> bool {
+    known.node.conditions.iter().any(|condition| &*condition.kind == READY)
+}
+
 /// A condition that only some nodes report (a problem detector's, say) never matches where it is absent.
 /// `Ready` is every kubelet's: where it is asked for and absent, the node cannot be called healthy.
 fn never_reported(known: &Known, rules: &[Rule]) -> Option<Box<str>> {
     let asked = rules.iter().any(|rule| &*rule.kind == READY);
-    let reported = known.node.conditions.iter().any(|condition| &*condition.kind == READY);
-    (asked && !reported).then(|| READY.into())
+    (asked && !has_reported(known)).then(|| READY.into())
 }

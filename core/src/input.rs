@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::effect::EffectKey;
-use crate::facts::{Check, Name, Node, Object, ObjectKey, Served, Source};
+use crate::facts::{Check, Name, Node, NodeLease, Object, ObjectKey, Served, Source};
 use crate::lease::LeaseAnswer;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +46,12 @@ pub enum Fact {
         name: Name,
         ours: bool,
     },
+    NodeLease(NodeLease),
+    /// A member of etcd, and the node that it runs on.
+    Etcd {
+        pod: Name,
+        node: Name,
+    },
     /// What an API group and version serves, by kind.
     Kinds {
         api_version: Name,
@@ -59,6 +65,8 @@ pub enum Gone {
     Check(Name),
     Object(ObjectKey, Name),
     Definition { name: Name },
+    NodeLease(Name),
+    Etcd { pod: Name },
 }
 
 impl Fact {
@@ -68,6 +76,8 @@ impl Fact {
             Fact::Check(_) => Some(Source::Checks),
             Fact::Object(object) => Some(Source::Objects(object.key.kind.clone())),
             Fact::Definition { .. } => Some(Source::Kinds),
+            Fact::NodeLease(_) => Some(Source::NodeLeases),
+            Fact::Etcd { .. } => Some(Source::Etcd),
             Fact::Kinds { .. } => None,
         }
     }

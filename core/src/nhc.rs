@@ -4,12 +4,14 @@
 //! status that stands there and the one that should. They are written first, under names that a second
 //! attempt would choose again, and the status after them; so a crash in between loses and doubles nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::decision::Because;
-use crate::facts::{Check, Name, Object, ObjectKey, Status};
+use crate::facts::{Check, EXCLUDE_LABEL, Name, Object, ObjectKey, Status};
+use crate::gate::Storm;
 use crate::reasons;
+use crate::repeat::Recent;
 use crate::time::Wall;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -18,6 +20,8 @@ pub struct CheckStatus {
     pub healthy: Option<u32>,
     pub unhealthy: Vec<UnhealthyNode>,
     pub conditions: Vec<StatusCondition>,
+    /// How often nodes were remediated lately, while the check limits that.
+    pub recent: Vec<Recent>,
     pub phase: Name,
     pub reason: Name,
 }
@@ -32,11 +36,15 @@ pub struct UnhealthyNode {
     pub remediations: Vec<Remediation>,
     /// Since when its conditions are healthy again, while remediations are still there.
     pub healthy_since: Option<Wall>,
+    /// Its remediations stay although it is healthy, as the check asks.
+    pub healthy_delayed: bool,
+    /// Why nothing is done about this very node.
+    pub held: Option<Name>,
 }
 
 impl UnhealthyNode {
-    pub fn new(name: Name, remediations: &[&Object]) -> UnhealthyNode {
-        UnhealthyNode { name, remediations: remediations.iter().map(|object| (*object).into()).collect(), healthy_since: None }
+    pub fn new(name: Name, remediations: Vec<Remediation>) -> UnhealthyNode {
+        UnhealthyNode { name, remediations, healthy_since: None, healthy_delayed: false, held: None }
     }
 }
 
@@ -46,6 +54,8 @@ pub struct Remediation {
     pub uid: Name,
     pub started_at: Wall,
     pub template: Option<Name>,
+    /// When its step was given up.
+    pub timed_out_at: Option<Wall>,
 }
 
 impl From<&Object> for Remediation {
@@ -55,6 +65,7 @@ impl From<&Object> for Remediation {
             uid: object.uid.clone(),
             started_at: object.created_at,
             template: object.template.clone(),
+            timed_out_at: None,
         }
     }
 }
@@ -73,14 +84,28 @@ pub struct StatusCondition {
 pub struct Findings {
     pub observed: usize,
     pub healthy: usize,
-    /// With why each is unhealthy; none while it is healthy and only its remediation is left.
-    pub unhealthy: Vec<(UnhealthyNode, Option<Because>)>,
+    pub unhealthy: Vec<Found>,
     /// Why the check can do nothing at all.
     pub disabled: Option<Because>,
     /// Why the check starts nothing now.
     pub shut: Option<Because>,
+    /// Where else it starts nothing now.
+    pub dark_zones: Vec<Because>,
+    pub storm: Option<Storm>,
+    pub recent: Vec<Recent>,
     /// Remediations that came and went before any status could tell.
     pub brief: Vec<(Name, Remediation)>,
+}
+
+/// A node that is listed as unhealthy.
+pub struct Found {
+    pub node: UnhealthyNode,
+    /// Why it is unhealthy; none while it is healthy and only its remediation is left.
+    pub because: Option<Because>,
+    /// Why nothing is done about this very node.
+    pub held: Option<Because>,
+    /// It has the label that would exclude it, but without a value.
+    pub label_is_empty: bool,
 }
 
 impl CheckStatus {
@@ -89,6 +114,7 @@ impl CheckStatus {
         let mut timeless = self.clone();
         timeless.conditions.iter_mut().for_each(|condition| condition.since = Wall(0));
         timeless.unhealthy.iter_mut().for_each(|node| node.healthy_since = None);
+        timeless.unhealthy.iter_mut().flat_map(|node| &mut node.remediations).for_each(|one| one.timed_out_at = None);
         let mut hasher = DefaultHasher::new();
         timeless.hash(&mut hasher);
         hasher.finish()
@@ -108,11 +134,39 @@ pub fn status(check: &Check, findings: &Findings, now: Wall) -> CheckStatus {
     CheckStatus {
         observed: u32::try_from(findings.observed).ok(),
         healthy: u32::try_from(findings.healthy).ok(),
-        unhealthy: findings.unhealthy.iter().map(|(node, _)| node.clone()).take(LISTED_MAX).collect(),
-        conditions: vec![disabled(check, findings, now), allowed(check, findings, now)],
+        unhealthy: findings.unhealthy.iter().map(|found| found.node.clone()).take(LISTED_MAX).collect(),
+        conditions: conditions(check, findings, now),
+        recent: findings.recent.iter().take(LISTED_MAX).cloned().collect(),
         phase: phase.into(),
         reason: reason.into(),
     }
+}
+
+fn conditions(check: &Check, findings: &Findings, now: Wall) -> Vec<StatusCondition> {
+    let mut conditions = vec![disabled(check, findings, now), allowed(check, findings, now)];
+    let storm = match findings.storm {
+        Some(Storm::NotWatched) => return conditions,
+        Some(Storm::Calm) => [(Status::False, "no storm"), (Status::False, "no storm")],
+        Some(Storm::Raging) => [
+            (Status::True, "too many nodes are not healthy"),
+            (Status::False, "the cooldown begins when fewer nodes are unhealthy"),
+        ],
+        Some(Storm::Cooling { .. }) => [
+            (Status::True, "waiting for stormCooldownDuration"),
+            (Status::True, "few enough nodes are unhealthy, waiting for stormCooldownDuration"),
+        ],
+        // Not judged now: what stood there stays.
+        None => {
+            let kinds = [reasons::STORM_ACTIVE, reasons::STORM_COOLDOWN_ACTIVE];
+            conditions.extend(kinds.iter().filter_map(|kind| known(check, kind)).cloned());
+            return conditions;
+        }
+    };
+    // The clock of the cooldown must not begin early.
+    for ((status, message), kind) in storm.into_iter().zip([reasons::STORM_ACTIVE, reasons::STORM_COOLDOWN_ACTIVE]) {
+        conditions.push(condition(check, kind, status, reasons::THRESHOLD_CHANGE, message.to_owned(), now.next_second()));
+    }
+    conditions
 }
 
 fn phase(findings: &Findings) -> (&'static str, String) {
@@ -122,7 +176,7 @@ fn phase(findings: &Findings) -> (&'static str, String) {
     if let Some(Because::Paused { requests }) = &findings.shut {
         return (reasons::PHASE_PAUSED, format!("NHC is paused: {}", requests.join(",")));
     }
-    let remediated = findings.unhealthy.iter().filter(|(node, _)| !node.remediations.is_empty()).count();
+    let remediated = findings.unhealthy.iter().filter(|found| !found.node.remediations.is_empty()).count();
     match remediated {
         0 => (reasons::PHASE_ENABLED, "NHC is enabled, no ongoing remediation".to_owned()),
         1 => (reasons::PHASE_REMEDIATING, "NHC is remediating 1 node".to_owned()),
@@ -143,8 +197,12 @@ fn allowed(check: &Check, findings: &Findings, now: Wall) -> StatusCondition {
     let (status, reason, message) = match (&findings.disabled, &findings.shut) {
         (Some(because), _) => (Status::False, reasons::DISABLED_REASON, because.to_string()),
         (None, Some(because @ Because::Paused { .. })) => (Status::False, reasons::PAUSED, because.to_string()),
+        (None, Some(because @ Because::StormCooldown)) => (Status::False, reasons::STORM, because.to_string()),
         (None, Some(because)) => (Status::False, reasons::TOO_MANY_UNHEALTHY, because.to_string()),
-        (None, None) => (Status::True, reasons::GATE_OPEN, "unhealthy nodes are remediated".to_owned()),
+        (None, None) => {
+            let dark = findings.dark_zones.iter().map(|because| format!("; {because}"));
+            (Status::True, reasons::GATE_OPEN, format!("unhealthy nodes are remediated{}", dark.collect::<String>()))
+        }
     };
     condition(check, reasons::REMEDIATION_ALLOWED, status, reason, message, now)
 }
@@ -191,14 +249,29 @@ const EVENTS_ALIKE_MAX: usize = 10;
 /// What changed between the status that stands in the API and the one that should.
 pub fn events(check: &Check, findings: &Findings, desired: &CheckStatus, now: Wall) -> Vec<Event> {
     let mut events = flips(check, desired, now);
-    let known: BTreeSet<&Name> = check.status.unhealthy.iter().map(|node| &node.name).collect();
-    let detected = findings.unhealthy.iter().filter_map(|(node, because)| match because {
-        Some(because) if !known.contains(&node.name) => {
-            Some((node.name.clone(), format!("{}/{}", node.name, anchor(because)), format!("node {}: {because}", node.name)))
+    let known: BTreeMap<&Name, &UnhealthyNode> = check.status.unhealthy.iter().map(|node| (&node.name, node)).collect();
+    let (mut detected, mut labels, mut skipped, mut exhausted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for found in &findings.unhealthy {
+        let (node, before) = (&found.node.name, known.get(&found.node.name));
+        // A node that becomes unhealthy again later is another event.
+        let id = format!("{node}/{}", found.because.as_ref().map(anchor).unwrap_or_default());
+        if let (Some(because), None) = (&found.because, before) {
+            detected.push((node.clone(), id.clone(), format!("node {node}: {because}")));
+            if found.label_is_empty {
+                let text = format!("node {node}: the label {EXCLUDE_LABEL} has no value and excludes nothing: write \"true\"");
+                labels.push((node.clone(), id.clone(), text));
+            }
         }
-        Some(_) | None => None,
-    });
-    events.extend(alike(check, false, reasons::EVENT_DETECTED_UNHEALTHY, "became unhealthy", detected.collect(), now));
+        if let Some(held) = found.held.as_ref().filter(|_| before.is_none_or(|before| before.held != found.node.held)) {
+            let list = if *held == Because::NoTemplateLeft { &mut exhausted } else { &mut skipped };
+            let held_before = before.and_then(|before| before.held.as_deref()).unwrap_or_default();
+            list.push((node.clone(), format!("{id}/{held_before}/{held}"), format!("node {node}: {held}")));
+        }
+    }
+    events.extend(alike(check, false, reasons::EVENT_DETECTED_UNHEALTHY, "became unhealthy", detected, now));
+    events.extend(alike(check, true, reasons::EVENT_INVALID_NODE_LABEL, "have an exclude label without a value", labels, now));
+    events.extend(alike(check, true, reasons::EVENT_REMEDIATION_SKIPPED, "are not remediated now", skipped, now));
+    events.extend(alike(check, true, reasons::EVENT_NO_TEMPLATE_LEFT, "have no template left", exhausted, now));
 
     let uids = |status: &CheckStatus| -> Vec<(Name, Remediation)> {
         status.unhealthy.iter().flat_map(|node| node.remediations.iter().map(|r| (node.name.clone(), r.clone()))).collect()
@@ -234,6 +307,11 @@ fn flips(check: &Check, desired: &CheckStatus, now: Wall) -> Vec<Event> {
         let (warning, reason) = match (&*condition.kind, &condition.status) {
             (reasons::DISABLED, Status::True) => (true, reasons::EVENT_DISABLED),
             (reasons::DISABLED, _) => (false, reasons::EVENT_ENABLED),
+            (reasons::STORM_ACTIVE, Status::True) => (true, reasons::EVENT_STORM_STARTED),
+            (reasons::STORM_ACTIVE, _) if before.is_some_and(|before| before.status == Status::True) => {
+                (false, reasons::EVENT_STORM_ENDED)
+            }
+            (reasons::STORM_COOLDOWN_ACTIVE, Status::True) => (true, reasons::EVENT_STORM_COOLDOWN_STARTED),
             (reasons::REMEDIATION_ALLOWED, Status::False) if &*condition.reason != reasons::DISABLED_REASON => {
                 (&*condition.reason != reasons::PAUSED, reasons::EVENT_REMEDIATION_SKIPPED)
             }
@@ -278,7 +356,6 @@ fn event(check: &Check, warning: bool, reason: &'static str, anchor: &str, messa
     }
 }
 
-/// A node that becomes unhealthy again later is another event.
 fn anchor(because: &Because) -> String {
     match because {
         Because::Expired(found) => format!("{}={}@{}", found.kind, found.status, found.since.0),

@@ -7,6 +7,13 @@ pub const DISABLED: &str = "Disabled";
 /// Ours: may the check start remediations now, and if not, why not?
 pub const REMEDIATION_ALLOWED: &str = "RemediationAllowed";
 
+/// Types, while the check has a stormCooldownDuration.
+pub const STORM_ACTIVE: &str = "StormActive";
+pub const STORM_COOLDOWN_ACTIVE: &str = "StormCooldownActive";
+
+/// Reason of both.
+pub const THRESHOLD_CHANGE: &str = "HealthyNodeThresholdChange";
+
 /// Reasons of `Disabled`.
 pub const ENABLED_REASON: &str = "NodeHealthCheckEnabled";
 pub const TEMPLATE_NOT_FOUND: &str = "RemediationTemplateNotFound";
@@ -17,6 +24,7 @@ pub const SPEC_INVALID: &str = "NodeHealthCheckInvalid";
 pub const GATE_OPEN: &str = "RemediationAllowed";
 pub const PAUSED: &str = "Paused";
 pub const TOO_MANY_UNHEALTHY: &str = "TooManyUnhealthy";
+pub const STORM: &str = "StormCooldown";
 pub const DISABLED_REASON: &str = "Disabled";
 /// Something that decisions rest on is not known, or no longer certain.
 pub const STALE: &str = "Stale";
@@ -34,3 +42,8 @@ pub const EVENT_DETECTED_UNHEALTHY: &str = "DetectedUnhealthy";
 pub const EVENT_REMEDIATION_CREATED: &str = "RemediationCreated";
 pub const EVENT_REMEDIATION_REMOVED: &str = "RemediationRemoved";
 pub const EVENT_REMEDIATION_SKIPPED: &str = "RemediationSkipped";
+pub const EVENT_NO_TEMPLATE_LEFT: &str = "NoTemplateLeft";
+pub const EVENT_INVALID_NODE_LABEL: &str = "InvalidNodeLabel";
+pub const EVENT_STORM_STARTED: &str = "StormRecoveryStarted";
+pub const EVENT_STORM_COOLDOWN_STARTED: &str = "StormRecoveryCooldownStarted";
+pub const EVENT_STORM_ENDED: &str = "StormRecoveryEnded";

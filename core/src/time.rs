@@ -47,6 +47,11 @@ impl Wall {
     pub fn whole_seconds(self) -> Wall {
         Wall(self.0 - self.0.rem_euclid(1000))
     }
+
+    /// The first whole second from then on: what is measured from there never ends too early.
+    pub fn next_second(self) -> Wall {
+        Wall(self.0.saturating_add(999)).whole_seconds()
+    }
 }
 
 /// Relates wall time to monotonic time, on the safe side.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::effect::{Effect, EffectKey};
-use crate::facts::{Check, Claim, Kind, Name, Node, Object, ObjectKey, Served, Source};
+use crate::facts::{Check, Claim, Kind, Name, Node, NodeLease, Object, ObjectKey, Served, Source};
 use crate::flight::{FORGET_AFTER, Flights, backoff};
 use crate::health::Known;
 use crate::input::{Answer, Fact, Gone, Input};
@@ -26,6 +26,12 @@ pub struct World {
     pub checks: BTreeMap<Name, Check>,
     /// Templates and remediations.
     pub objects: BTreeMap<ObjectKey, Object>,
+    /// Leases on nodes, by their own names.
+    pub node_leases: BTreeMap<Name, NodeLease>,
+    /// The namespace for leases on nodes does not exist.
+    pub lease_namespace_missing: bool,
+    /// Pods of etcd, and the node of each.
+    pub etcd: BTreeMap<Name, Name>,
     feeds: BTreeMap<Source, Feed>,
     /// By API group and version.
     pub kinds: BTreeMap<Name, Kinds>,
@@ -109,6 +115,9 @@ impl World {
             nodes: BTreeMap::new(),
             checks: BTreeMap::new(),
             objects: BTreeMap::new(),
+            node_leases: BTreeMap::new(),
+            lease_namespace_missing: false,
+            etcd: BTreeMap::new(),
             feeds: BTreeMap::new(),
             kinds: BTreeMap::new(),
             flights: Flights::default(),
@@ -161,9 +170,16 @@ impl World {
                 let World { creations, flights, .. } = self;
                 creations.retain(|key, _| flights.may_have_happened(&EffectKey::Create(key.clone())));
             }
-            Effect::Look { .. } | Effect::Delete { .. } | Effect::Read { .. } | Effect::Discover { .. } | Effect::Emit(_) => {
-                self.flights.sent(effect.key(), now.mono);
-            }
+            Effect::Look { .. }
+            | Effect::Delete { .. }
+            | Effect::Read { .. }
+            | Effect::Mark { .. }
+            | Effect::Unconfirm { .. }
+            | Effect::HoldNode(_)
+            | Effect::ReleaseNode { .. }
+            | Effect::LeaseNamespace
+            | Effect::Discover { .. }
+            | Effect::Emit(_) => self.flights.sent(effect.key(), now.mono),
         }
     }
 
@@ -206,6 +222,12 @@ impl World {
             .collect()
     }
 
+    /// The nodes for which something may have been created that we do not see yet.
+    pub fn maybe_remediated(&self) -> impl Iterator<Item = &Name> {
+        let may_exist = |key: &ObjectKey| self.flights.may_have_happened(&EffectKey::Create(key.clone()));
+        self.creations.iter().filter(move |(key, _)| may_exist(key)).map(|(_, (_, node))| node)
+    }
+
     /// How often somebody else removed this object, and when it may be created again.
     pub fn removed_by_others(&self, key: &ObjectKey) -> Option<(u32, Mono)> {
         self.removals.get(key).map(|(times, at)| (*times, at.after(backoff(*times))))
@@ -242,6 +264,8 @@ impl World {
             Source::Checks => self.checks.keys().cloned().collect(),
             Source::Kinds => BTreeSet::new(),
             Source::Objects(kind) => self.objects.keys().filter(|key| key.kind == *kind).map(list_name).collect(),
+            Source::NodeLeases => self.node_leases.keys().cloned().collect(),
+            Source::Etcd => self.etcd.keys().cloned().collect(),
         };
         let feed = self.feeds.entry(source).or_insert(Feed { synced: false, broken: false, heard_at: now.mono, unseen: None });
         feed.unseen = Some(unseen);
@@ -260,6 +284,8 @@ impl World {
             Source::Checks => unseen.iter().for_each(|name| self.drop_check(name)),
             Source::Kinds => {}
             Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind || !unseen.contains(&list_name(key))),
+            Source::NodeLeases => self.node_leases.retain(|name, _| !unseen.contains(name)),
+            Source::Etcd => self.etcd.retain(|pod, _| !unseen.contains(pod)),
         }
         true
     }
@@ -271,6 +297,11 @@ impl World {
             Fact::Check(check) => self.check_seen(check),
             Fact::Object(object) => self.object_seen(object),
             Fact::Definition { name, ours } => self.definition_seen(&name, Some(ours)),
+            Fact::NodeLease(lease) => self.node_lease_seen(lease),
+            Fact::Etcd { pod, node } => {
+                self.mark_seen(&Source::Etcd, &pod);
+                self.etcd.insert(pod, node.clone()).is_none_or(|before| before != node)
+            }
             Fact::Kinds { api_version, served } => self.kinds_found(api_version, served, now.mono),
         };
         freshened || changed
@@ -292,7 +323,9 @@ impl World {
             }
         }
         let since = self.anchors(&node, now);
-        self.nodes.insert(node.name.clone(), Known { node, since, unreadable: None });
+        let same = self.nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
+        let created = same.map_or_else(|| self.clock.anchor(node.created_at, now), |known| known.created);
+        self.nodes.insert(node.name.clone(), Known { node, since, created, unreadable: None });
         true
     }
 
@@ -330,6 +363,13 @@ impl World {
         true
     }
 
+    fn node_lease_seen(&mut self, lease: NodeLease) -> bool {
+        self.mark_seen(&Source::NodeLeases, &lease.name);
+        self.flights.resolved(&EffectKey::HoldNode(lease.name.clone()));
+        self.lease_namespace_missing = false;
+        self.node_leases.insert(lease.name.clone(), lease.clone()).is_none_or(|before| before != lease)
+    }
+
     fn definition_seen(&mut self, name: &str, ours: Option<bool>) -> bool {
         let mut any = false;
         if name == CHECK_DEFINITION {
@@ -358,7 +398,7 @@ impl World {
             Source::Objects(kind) => {
                 self.kinds.get_mut(&kind.api_version).is_some_and(|kinds| !std::mem::replace(&mut kinds.changed, true))
             }
-            Source::Nodes | Source::Checks | Source::Kinds => false,
+            Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd => false,
         }
     }
 
@@ -391,6 +431,15 @@ impl World {
                     self.removals.insert(key, (times + 1, now.mono));
                 }
                 object.is_some()
+            }
+            Gone::NodeLease(name) => {
+                self.heard(&Source::NodeLeases, now);
+                self.flights.resolved(&EffectKey::ReleaseNode(name.clone()));
+                self.node_leases.remove(&name).is_some()
+            }
+            Gone::Etcd { pod } => {
+                self.heard(&Source::Etcd, now);
+                self.etcd.remove(&pod).is_some()
             }
             Gone::Definition { name } => {
                 self.heard(&Source::Kinds, now);
@@ -425,8 +474,11 @@ impl World {
     }
 
     fn forget(&mut self, source: &Source) -> bool {
-        if let Source::Objects(kind) = source {
-            self.objects.retain(|key, _| key.kind != *kind);
+        match source {
+            Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind),
+            Source::Etcd => self.etcd.clear(),
+            Source::NodeLeases => self.node_leases.clear(),
+            Source::Nodes | Source::Checks | Source::Kinds => {}
         }
         self.feeds.remove(source).is_some()
     }
@@ -441,7 +493,7 @@ impl World {
             },
             // A check or a template that cannot be read at all has nothing to report on but the log.
             Source::Checks => self.checks.remove(name).is_some(),
-            Source::Kinds | Source::Objects(_) => false,
+            Source::Kinds | Source::Objects(_) | Source::NodeLeases | Source::Etcd => false,
         }
     }
 
@@ -485,6 +537,10 @@ impl World {
             (EffectKey::Read(key), Answer::Done(_)) => self.flights.confirmed(&EffectKey::Create(key), now.mono),
             (EffectKey::Read(key), Answer::Missing) => self.flights.denied(&EffectKey::Create(key), now.mono),
             (EffectKey::Read(_), _) => {}
+            (EffectKey::HoldNode(_), Answer::Missing) => self.lease_namespace_missing = true,
+            (EffectKey::LeaseNamespace, Answer::Done(_) | Answer::Exists) => self.lease_namespace_missing = false,
+            (EffectKey::Mark(..) | EffectKey::Unconfirm(_) | EffectKey::HoldNode(_) | EffectKey::ReleaseNode(_), _)
+            | (EffectKey::LeaseNamespace, _) => {}
             (EffectKey::Discover(_), Answer::Done(Some(fact @ Fact::Kinds { .. }))) => {
                 self.seen(fact, now);
             }

@@ -2,13 +2,13 @@
 //!
 //! Ground truth is kept apart from what the world under test has been told.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use resus_core::effect::{Creation, Effect};
+use resus_core::effect::{Creation, Effect, Hold, Mark};
 use resus_core::facts::{
-    Amount, Check, Claim, Condition, HealthyDelay, Invalid, Kind, Mode, Name, Node, Object, ObjectKey, Policy, Rule, Selector,
-    Served, Source, Status, Step, Threshold, Version,
+    Amount, Check, Claim, Condition, HealthyDelay, Invalid, Kind, Mode, Name, Node, NodeLease, Object, ObjectKey, Policy, Rule,
+    Selector, Served, Source, Status, Step, Threshold, Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, LeaseAnswer, LeaseEffect, Record, Timing};
@@ -38,6 +38,14 @@ pub struct Cluster {
     pub broken_since: BTreeMap<Name, Option<i64>>,
     pub objects: BTreeMap<ObjectKey, Object>,
     pub check: Check,
+    pub node_leases: BTreeMap<Name, NodeLease>,
+    /// Pods of etcd, and their nodes.
+    pub etcd: BTreeMap<Name, Name>,
+    /// Labels and annotations of nodes, beside those that all have.
+    pub labels: BTreeMap<Name, Vec<(&'static str, &'static str)>>,
+    pub annotations: BTreeMap<Name, Vec<(&'static str, &'static str)>>,
+    /// Nodes that have not reported anything.
+    pub silent: BTreeSet<Name>,
     lease: Option<Record>,
     version: u64,
     /// Events that the watches have not delivered; each watch lags on its own.
@@ -57,6 +65,11 @@ impl Cluster {
             broken_since: (0..nodes).map(|n| (Name::from(format!("n{n}")), None)).collect(),
             objects: BTreeMap::new(),
             check: check(threshold, unhealthy_after),
+            node_leases: BTreeMap::new(),
+            etcd: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            silent: BTreeSet::new(),
             lease: None,
             version: 1,
             news: BTreeMap::new(),
@@ -83,6 +96,11 @@ impl Cluster {
             Source::Checks => vec![Fact::Check(self.check.clone())],
             Source::Kinds => vec![Fact::Definition { name: "nodehealthchecks.remediation.medik8s.io".into(), ours: true }],
             Source::Objects(kind) => self.objects.values().filter(|o| o.key.kind == *kind).cloned().map(Fact::Object).collect(),
+            Source::NodeLeases => self.node_leases.values().cloned().map(Fact::NodeLease).collect(),
+            Source::Etcd => {
+                let member = |(pod, node): (&Name, &Name)| Fact::Etcd { pod: pod.clone(), node: node.clone() };
+                self.etcd.iter().map(member).collect()
+            }
         };
         self.world.apply(Input::Listing(source.clone()), now);
         for fact in facts {
@@ -96,14 +114,18 @@ impl Cluster {
             Some(since) => (Status::False, since),
             None => (Status::True, 0),
         };
+        let annotations = self.annotations.get(name).cloned().unwrap_or_default();
         Node {
             name: name.clone(),
             uid: format!("uid-{name}").into(),
             created_at: Wall(EPOCH),
             version: Version(self.version.to_string().into()),
-            labels: [("role", "worker")].into_iter().collect(),
-            annotations: Box::new([]),
-            conditions: Box::new([Condition { kind: "Ready".into(), status, since: Wall(EPOCH + since) }]),
+            labels: [("role", "worker")].into_iter().chain(self.labels.get(name).cloned().unwrap_or_default()).collect(),
+            annotations: annotations.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+            conditions: (!self.silent.contains(name))
+                .then(|| Condition { kind: "Ready".into(), status, since: Wall(EPOCH + since) })
+                .into_iter()
+                .collect(),
             taints: Box::new([]),
             boot_id: "b".into(),
             kubelet_version: "v1".into(),
@@ -120,6 +142,40 @@ impl Cluster {
             let node = self.node(name);
             self.tell(Input::Seen(Fact::Node(node)));
         }
+    }
+
+    /// Something about a node has changed that is no condition.
+    pub fn touch(&mut self, name: &Name) {
+        self.version += 1;
+        let node = self.node(name);
+        self.tell(Input::Seen(Fact::Node(node)));
+    }
+
+    /// Its provider changes a remediation.
+    pub fn change_object(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Object)) {
+        self.version += 1;
+        let version = Version(self.version.to_string().into());
+        let Some(object) = self.objects.get_mut(key) else { return };
+        change(object);
+        object.version = version;
+        let object = object.clone();
+        self.tell(Input::Seen(Fact::Object(object)));
+    }
+
+    pub fn add_object(&mut self, object: Object) {
+        self.objects.insert(object.key.clone(), object.clone());
+        self.tell(Input::Seen(Fact::Object(object)));
+    }
+
+    pub fn remove_object(&mut self, key: &ObjectKey) {
+        if let Some(object) = self.objects.remove(key) {
+            self.tell(Input::Gone(Gone::Object(key.clone(), object.uid)));
+        }
+    }
+
+    pub fn set_node_lease(&mut self, lease: NodeLease) {
+        self.node_leases.insert(lease.name.clone(), lease.clone());
+        self.tell(Input::Seen(Fact::NodeLease(lease)));
     }
 
     pub fn set_paused(&mut self, paused: bool) {
@@ -151,6 +207,14 @@ impl Cluster {
         let Some(source) = waiting.get(which % waiting.len().max(1)) else { return };
         let now = self.now();
         if let Some(news) = self.news.get_mut(source).and_then(VecDeque::pop_front) {
+            self.world.apply(news, now);
+        }
+    }
+
+    /// Of one source, whatever the other watches do.
+    pub fn hear_of(&mut self, source: &Source) {
+        let now = self.now();
+        while let Some(news) = self.news.get_mut(source).and_then(VecDeque::pop_front) {
             self.world.apply(news, now);
         }
     }
@@ -247,6 +311,34 @@ impl Cluster {
                 true => Answer::Done(None),
                 false => Answer::Missing,
             },
+            Effect::Mark { key, uid, mark, .. } => match self.objects.get(key) {
+                Some(object) if object.uid == *uid => {
+                    self.change_object(key, |object| match mark {
+                        Mark::TimedOut(_) => object.timed_out = true,
+                        Mark::HealthySince(since) => object.healthy_since = *since,
+                        Mark::Old => object.flagged_old = true,
+                    });
+                    Answer::Done(None)
+                }
+                Some(_) => Answer::Conflict,
+                None => Answer::Missing,
+            },
+            Effect::Unconfirm { node } => {
+                self.annotations.remove(node);
+                self.touch(node);
+                Answer::Done(None)
+            }
+            Effect::HoldNode(hold) => self.hold(hold),
+            Effect::ReleaseNode { lease } => match self.node_leases.get(&lease.name) {
+                Some(known) if known.uid == lease.uid && known.version == lease.version => {
+                    self.node_leases.remove(&lease.name);
+                    self.tell(Input::Gone(Gone::NodeLease(lease.name.clone())));
+                    Answer::Done(None)
+                }
+                Some(_) => Answer::Conflict,
+                None => Answer::Missing,
+            },
+            Effect::LeaseNamespace => Answer::Done(None),
             Effect::Discover { api_version } => Answer::Done(Some(kinds(api_version))),
             Effect::Emit(_) => Answer::Done(None),
             Effect::Status { version, .. } if *version != self.check.version => Answer::Conflict,
@@ -257,6 +349,27 @@ impl Cluster {
             }
             Effect::Lease(_) => unreachable!("elections have their own answers"),
         }
+    }
+
+    fn hold(&mut self, hold: &Hold) -> Answer {
+        let known = self.node_leases.get(&hold.name);
+        match (known, &hold.before) {
+            (Some(_), None) => return Answer::Exists,
+            (Some(known), Some(before)) if known.version != before.version => return Answer::Conflict,
+            (None, Some(_)) => return Answer::Missing,
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+        self.set_node_lease(NodeLease {
+            name: hold.name.clone(),
+            uid: format!("lease-{}", hold.name).into(),
+            version: Version(self.version.to_string().into()),
+            holder: hold.holder.clone(),
+            acquired_at: hold.at,
+            renewed_at: hold.at,
+            lasts_for: hold.lasts_for,
+            transitions: 0,
+        });
+        Answer::Done(None)
     }
 
     fn object(&self, creation: &Creation) -> Object {
@@ -272,7 +385,7 @@ impl Cluster {
             template: Some(creation.template.clone()),
             allows_several: false,
             processing: false,
-            control_plane: false,
+            control_plane: creation.control_plane,
             expects_node_to_go: false,
             succeeded: None,
             timed_out: false,
@@ -297,7 +410,7 @@ impl Cluster {
                 self.world.apply(Input::Heard(source), now);
             }
             let plan = self.turn();
-            sent += plan.effects.iter().filter(|effect| !matches!(effect, Effect::Lease(_))).count();
+            sent += plan.effects.iter().filter(|effect| !matches!(effect, Effect::Lease(_) | Effect::HoldNode(_))).count();
             let idle = self.requests.is_empty();
             while !self.requests.is_empty() {
                 self.execute(0, Fate::Done);
@@ -312,6 +425,7 @@ impl Cluster {
 
 fn source_of(input: &Input) -> Option<Source> {
     match input {
+        Input::Gone(Gone::NodeLease(_)) => Some(Source::NodeLeases),
         Input::Seen(fact) => fact.source(),
         Input::Gone(Gone::Object(key, _)) => Some(Source::Objects(key.kind.clone())),
         _ => None,
@@ -325,12 +439,16 @@ pub fn remediation(node: &str) -> Object {
     Object { key, uid: node.into(), owners: Box::new(["check".into()]), node: node.into(), body: None, ..template() }
 }
 
-fn template_key() -> ObjectKey {
-    let kind = Kind { api_version: "provider.test/v1".into(), kind: "RebootTemplate".into() };
-    ObjectKey { kind, namespace: Some("default".into()), name: "reboot".into() }
+pub fn key(kind: &str, name: &str) -> ObjectKey {
+    let kind = Kind { api_version: "provider.test/v1".into(), kind: kind.into() };
+    ObjectKey { kind, namespace: Some("default".into()), name: name.into() }
 }
 
-fn template() -> Object {
+fn template_key() -> ObjectKey {
+    key("RebootTemplate", "reboot")
+}
+
+pub fn template() -> Object {
     Object {
         key: template_key(),
         uid: "template".into(),

@@ -69,6 +69,7 @@ fn pending_nodes_count_against_the_limit() {
 /// Everything goes well until a creation is sent, which has this fate.
 fn create_with(cluster: &mut Cluster, fate: Fate) {
     loop {
+        cluster.hear_of(&Source::NodeLeases);
         cluster.turn();
         while let Some(effect) = cluster.requests.front() {
             if matches!(effect, Effect::Create(_)) {

@@ -130,6 +130,7 @@ fn a_name_that_changes_in_flight_does_not_make_two() {
     let mut cluster = settled();
     due(&mut cluster);
     execute_all(&mut cluster);
+    cluster.hear_of(&Source::NodeLeases);
     cluster.turn();
     let create = cluster.requests.iter().position(creates).expect("it is being created");
     cluster.execute(create, Fate::LostAfter);

@@ -1,0 +1,88 @@
+//! Does anybody else have this node out of service?
+//!
+//! Operators of the medik8s family hold a Lease on a node while they work on it. We honour theirs and hold our own: from
+//! before a remediation is created until the node is healthy and nothing of ours is left on it.
+
+use std::time::Duration;
+
+use crate::effect::Hold;
+use crate::facts::{Check, Name, Node, NodeLease};
+use crate::time::{Mono, Now};
+use crate::world::World;
+
+/// For a remediation without a time-out of its own.
+const DEFAULT_FOR: Duration = Duration::from_secs(600);
+/// A little longer than the step, so that it never ends before what it stands for.
+const BUFFER: Duration = Duration::from_secs(60);
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Standing<'a> {
+    /// Nobody has it, or whoever had it has let it expire; this would take it.
+    Free(Hold),
+    /// It is ours until then.
+    Ours {
+        lease: &'a NodeLease,
+        until: Mono,
+    },
+    Theirs {
+        holder: &'a Name,
+        until: Mono,
+    },
+}
+
+pub fn standing<'a>(world: &'a World, check: &Check, node: &Node, step: Option<Duration>, now: Now) -> Standing<'a> {
+    let (name, holder) = (lease_name(&node.name), holder(check));
+    let lease = world.node_leases.get(&name);
+    let take = |before: Option<&NodeLease>| Hold {
+        name: name.clone(),
+        node: node.name.clone(),
+        node_uid: node.uid.clone(),
+        holder: holder.clone(),
+        lasts_for: step.unwrap_or(DEFAULT_FOR) + BUFFER,
+        at: now.wall,
+        before: before.cloned(),
+    };
+    match lease {
+        None => Standing::Free(take(None)),
+        Some(lease) => {
+            let until = ends_at(world, lease, now);
+            match (*lease.holder == *holder, until > now.mono) {
+                (true, true) => Standing::Ours { lease, until },
+                (false, true) if !lease.holder.is_empty() => Standing::Theirs { holder: &lease.holder, until },
+                (_, _) => Standing::Free(take(Some(lease))),
+            }
+        }
+    }
+}
+
+/// Once half of it is over, to leave time for failures.
+pub fn renewal(world: &World, check: &Check, node: &Node, step: Option<Duration>, now: Now) -> Option<(Hold, Mono)> {
+    let lease = ours(world, check, &node.name)?;
+    let at = ends_at(world, lease, now).shift(-i64::try_from(lease.lasts_for.as_millis() / 2).unwrap_or(0));
+    let hold = Hold {
+        name: lease.name.clone(),
+        node: node.name.clone(),
+        node_uid: node.uid.clone(),
+        holder: lease.holder.clone(),
+        lasts_for: step.unwrap_or(DEFAULT_FOR) + BUFFER,
+        at: now.wall,
+        before: Some(lease.clone()),
+    };
+    Some((hold, at))
+}
+
+pub fn ours<'a>(world: &'a World, check: &Check, node: &str) -> Option<&'a NodeLease> {
+    world.node_leases.get(&lease_name(node)).filter(|lease| lease.holder == holder(check))
+}
+
+fn ends_at(world: &World, lease: &NodeLease, now: Now) -> Mono {
+    world.clock.anchor(lease.renewed_at, now).after(lease.lasts_for)
+}
+
+pub fn holder(check: &Check) -> Name {
+    format!("NodeHealthCheck-{}", check.name).into()
+}
+
+pub fn lease_name(node: &str) -> Name {
+    format!("node-{}", node.to_lowercase()).into()
+}

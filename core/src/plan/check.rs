@@ -1,0 +1,288 @@
+//! How do the nodes of one check stand, and may anything start under it?
+
+use std::collections::BTreeMap;
+
+use super::{Draft, sources};
+use crate::decision::{Because, Verdict};
+use crate::effect::{Effect, EffectKey};
+use crate::escalate::{self, Workshop};
+use crate::facts::{Check, EXCLUDE_LABEL, Mode, Name, Object, ObjectKey, Policy, Source};
+use crate::flight::Clearance;
+use crate::gate::{self, Storm, Tally};
+use crate::health::{Health, Known, assess};
+use crate::nhc::{Findings, Found, Remediation, UnhealthyNode};
+use crate::repeat::Recent;
+use crate::time::Wall;
+use crate::world::World;
+
+/// A check, and what holds for all of its nodes.
+pub struct Round<'a> {
+    pub check: &'a Check,
+    pub policy: &'a Policy,
+    /// What decisions rest on, and may be out of date.
+    pub doubt: Option<Source>,
+    /// One for each step; none if the check is disabled.
+    pub workshops: Vec<Workshop<'a>>,
+    /// Why no node may be started on.
+    pub first_shut: Option<Because>,
+    /// Why not even the next step may be taken on a node that is being remediated.
+    pub next_shut: Option<Because>,
+    pub dark_zones: BTreeMap<Name, Because>,
+    recent: BTreeMap<&'a Name, &'a Recent>,
+}
+
+/// A node under a check.
+pub struct Target<'a> {
+    pub known: &'a Known,
+    pub health: Health,
+    pub zone: Name,
+    /// Remediations of this check for this node.
+    pub mine: Vec<&'a Object>,
+    /// A request may have created this one, which we do not see yet.
+    pub maybe_created: Option<&'a ObjectKey>,
+    /// What the check's status says of it.
+    pub listed: Option<&'a UnhealthyNode>,
+}
+
+impl Round<'_> {
+    pub fn acts(&self) -> bool {
+        self.policy.mode == Mode::Act
+    }
+
+    pub fn recent(&self, node: &Name) -> Option<&Recent> {
+        self.recent.get(node).copied()
+    }
+}
+
+impl<'a> Target<'a> {
+    pub fn name(&self) -> &'a Name {
+        &self.known.node.name
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.health == Health::Healthy && self.mine.is_empty() && self.maybe_created.is_none()
+    }
+
+    /// Steps that were given up, and of which nothing is left but the status.
+    pub fn remembered(&self) -> Vec<&'a Remediation> {
+        let listed = self.listed.into_iter().flat_map(|listed| &listed.remediations);
+        let is_live = |remediation: &Remediation| self.mine.iter().any(|object| object.uid == remediation.uid);
+        listed.filter(|remediation| remediation.timed_out_at.is_some() && !is_live(remediation)).collect()
+    }
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn plan_check(&mut self, check: &'a Check) {
+        let policy = match &check.policy {
+            Ok(policy) if !check.deleting => policy,
+            Ok(_) => return,
+            Err(invalid) => return self.report_invalid(check, &invalid.0),
+        };
+        let sources = sources(self.world, check);
+        if let Some(source) = sources.iter().find(|source| !self.world.is_synced(source)) {
+            return self.report_doubt(check, source); // Not everything has been heard yet: there is nothing to decide on.
+        }
+        let doubt = sources.into_iter().find(|source| !self.world.is_fresh(source, self.now.mono));
+        let (targets, leftovers) = self.targets(check, policy);
+        let (tally, dark_zones) = tally(policy, &targets, leftovers.len());
+        let too_many = gate::too_many_unhealthy(policy, tally);
+        let storm = gate::storm(self.world, check, policy, too_many.is_some(), self.now);
+        let (workshops, disabled) = match escalate::workshops(self.world, policy) {
+            Ok(workshops) => (workshops, None),
+            Err(because) => (Vec::new(), Some(because)),
+        };
+        let paused = gate::paused(policy);
+        let shut = paused.clone().or(too_many).or_else(|| self.cooling(storm));
+        let stale = doubt.clone().map(|source| Because::Stale { source });
+        let next_shut = stale.or_else(|| disabled.clone()).or(paused);
+        let first_shut = next_shut.clone().or_else(|| shut.clone());
+        let recent = check.status.recent.iter().map(|recent| (&recent.node, recent)).collect();
+        let round = Round { check, policy, doubt, workshops, first_shut, next_shut, dark_zones, recent };
+
+        let mut unhealthy = Vec::new();
+        for target in &targets {
+            let (verdict, because) = self.decide(&round, target);
+            unhealthy.extend(self.found(&round, target, &because));
+            self.decided(check, target.name(), verdict, because);
+        }
+        for (node, objects) in &leftovers {
+            let (verdict, because) = self.clear_up(&round, node, objects);
+            self.decided(check, node, verdict, because);
+        }
+        self.release_leftovers(&round, &targets, &leftovers);
+        if let Some(source) = &round.doubt {
+            return self.report_doubt(check, source);
+        }
+        let healthy = targets.iter().filter(|target| target.is_healthy()).count();
+        unhealthy.extend(leftovers.into_iter().map(|(node, objects)| self.found_without_target(&round, node, &objects)));
+        unhealthy.sort_by(|one, other| one.node.name.cmp(&other.node.name));
+        let findings = Findings {
+            observed: targets.len(),
+            healthy,
+            unhealthy,
+            disabled,
+            shut,
+            dark_zones: round.dark_zones.values().cloned().collect(),
+            storm: Some(storm),
+            recent: self.recent(&round, &targets),
+            brief: self.world.brief(&check.name).to_vec(),
+        };
+        self.report(check, &findings);
+    }
+
+    /// The nodes that the check selects, and its remediations of nodes that it does not.
+    fn targets(&self, check: &'a Check, policy: &Policy) -> (Vec<Target<'a>>, BTreeMap<Name, Vec<&'a Object>>) {
+        let mut mine = remediations(self.world, check);
+        let maybe_created = self.world.maybe_created(&check.uid);
+        let listed: BTreeMap<&Name, &UnhealthyNode> = check.status.unhealthy.iter().map(|node| (&node.name, node)).collect();
+        let selected = self.world.nodes.values().filter(|known| policy.selector.selects(&known.node.labels));
+        let target = |known: &'a Known| Target {
+            known,
+            health: assess(known, policy, self.now.mono),
+            zone: policy.topology_key.as_ref().and_then(|key| known.node.labels.get(key)).unwrap_or_default().into(),
+            mine: mine.remove(&known.node.name).unwrap_or_default(),
+            maybe_created: maybe_created.get(&known.node.name).copied(),
+            listed: listed.get(&known.node.name).copied(),
+        };
+        (selected.map(target).collect(), mine)
+    }
+
+    fn cooling(&mut self, storm: Storm) -> Option<Because> {
+        match storm {
+            Storm::Cooling { until } => {
+                self.wake(Some(until));
+                Some(Because::StormCooldown)
+            }
+            Storm::NotWatched | Storm::Calm | Storm::Raging => None,
+        }
+    }
+
+    fn decide(&mut self, round: &Round<'a>, target: &Target<'a>) -> (Verdict, Because) {
+        if !matches!(target.health, Health::Unhealthy { .. }) {
+            self.find_out(target);
+        }
+        let keep_or_wait = if target.mine.is_empty() { Verdict::Wait } else { Verdict::Keep };
+        match &target.health {
+            Health::Healthy => return self.recover(round, target),
+            Health::Unhealthy { .. }
+            | Health::Pending { .. }
+            | Health::NeverReported { .. }
+            | Health::Unreadable { .. }
+            | Health::Leaving => self.tend(round, target, None),
+        }
+        match &target.health {
+            Health::Pending { found, due_at } => {
+                self.wake(Some(*due_at));
+                (keep_or_wait, Because::Pending(found.clone()))
+            }
+            Health::NeverReported { kind } => (keep_or_wait, Because::NeverReported { kind: kind.clone() }),
+            Health::Unreadable { why } => (keep_or_wait, Because::Unreadable { why: why.clone() }),
+            Health::Healthy | Health::Leaving => (keep_or_wait, Because::NodeLeaving),
+            Health::Unhealthy { found, due_at } => self.repair(round, target, found, *due_at),
+        }
+    }
+
+    /// Where an answer was lost, or the watch does not show what was stored, the server is asked.
+    pub(super) fn find_out(&mut self, target: &Target) {
+        let Some(key) = target.maybe_created else { return };
+        let Some(served) = self.world.served(&key.kind) else { return };
+        match self.world.flights.clearance(&EffectKey::Create(key.clone()), self.now.mono) {
+            Clearance::Go => {
+                self.send(Effect::Read { key: key.clone(), plural: served.plural.clone() });
+            }
+            Clearance::NotBefore(at) => self.wake(Some(at)),
+            Clearance::UnderWay => {}
+        }
+    }
+
+    /// How a target is listed in the status, if it is.
+    fn found(&self, round: &Round, target: &Target, because: &Because) -> Option<Found> {
+        let is_healthy = target.health == Health::Healthy;
+        let remembered = if is_healthy { Vec::new() } else { target.remembered() };
+        let why = match &target.health {
+            Health::Unhealthy { found, .. } => Some(Because::Expired(found.clone())),
+            Health::Healthy
+            | Health::Leaving
+            | Health::Pending { .. }
+            | Health::NeverReported { .. }
+            | Health::Unreadable { .. } => None,
+        };
+        if why.is_none() && target.mine.is_empty() && remembered.is_empty() {
+            return None;
+        }
+        let live = target.mine.iter().map(|object| self.listed_as(round, object, target.listed));
+        let mut remediations: Vec<Remediation> = remembered.into_iter().cloned().chain(live).collect();
+        remediations.sort_by(|one, other| (one.started_at, &one.key).cmp(&(other.started_at, &other.key)));
+        let held = Some(because).filter(|because| why.is_some() && because.is_of_one_node()).cloned();
+        let node = UnhealthyNode {
+            healthy_since: is_healthy.then(|| self.healthy_since(target)),
+            healthy_delayed: matches!(because, Because::HealthyDelay { .. } | Because::Unconfirmed),
+            held: held.as_ref().map(|held| held.to_string().into()),
+            ..UnhealthyNode::new(target.name().clone(), remediations)
+        };
+        let label_is_empty = target.known.node.labels.get(EXCLUDE_LABEL) == Some("");
+        Some(Found { node, because: why, held, label_is_empty })
+    }
+
+    fn found_without_target(&self, round: &Round, name: Name, objects: &[&Object]) -> Found {
+        let listed = round.check.status.unhealthy.iter().find(|node| node.name == name);
+        let remediations = objects.iter().map(|object| self.listed_as(round, object, listed)).collect();
+        Found { node: UnhealthyNode::new(name, remediations), because: None, held: None, label_is_empty: false }
+    }
+
+    fn listed_as(&self, round: &Round, object: &Object, listed: Option<&UnhealthyNode>) -> Remediation {
+        let step = escalate::step_of(round.policy, object);
+        let is_over = step.is_some_and(|step| escalate::is_over(self.world, step, object, self.now));
+        let known = listed.into_iter().flat_map(|listed| &listed.remediations).find(|known| known.uid == object.uid);
+        let given_up_at = known.and_then(|known| known.timed_out_at).unwrap_or(self.now.wall.whole_seconds());
+        Remediation { timed_out_at: is_over.then_some(given_up_at), ..object.into() }
+    }
+
+    /// When remediations of each node began, while the check limits how often they may.
+    fn recent(&self, round: &Round, targets: &[Target]) -> Vec<Recent> {
+        let Some(repeat) = round.policy.repeat else { return Vec::new() };
+        let mut all: BTreeMap<Name, Recent> =
+            round.recent.iter().map(|(node, recent)| ((*node).clone(), (*recent).clone())).collect();
+        let mut begun: Vec<(Name, Wall)> = Vec::new();
+        for target in targets.iter().filter(|target| !target.mine.is_empty()) {
+            // An escalation is one repair of the node, however many steps it takes.
+            let live = target.mine.iter().map(|object| object.created_at);
+            let listed = target.listed.into_iter().flat_map(|listed| &listed.remediations).map(|one| one.started_at);
+            begun.extend(live.chain(listed).min().map(|at| (target.name().clone(), at)));
+        }
+        let brief = self.world.brief(&round.check.name).iter().map(|(node, one)| (node.clone(), one.started_at));
+        for (node, at) in begun.into_iter().chain(brief) {
+            let recent = all.entry(node.clone()).or_insert_with(|| Recent { node, started_at: Vec::new() });
+            recent.started_at.push(at);
+        }
+        let kept = all.into_values().map(|recent| recent.with([], repeat, self.world, self.now));
+        kept.filter(|recent| !recent.started_at.is_empty()).collect()
+    }
+}
+
+/// Overall, without the zones that are dark; and those.
+fn tally(policy: &Policy, targets: &[Target], leftovers: usize) -> (Tally, BTreeMap<Name, Because>) {
+    let mut zones: BTreeMap<Name, Tally> = BTreeMap::new();
+    for target in targets {
+        let zone = zones.entry(target.zone.clone()).or_default();
+        zone.targets += 1;
+        zone.not_healthy += usize::from(!target.is_healthy());
+    }
+    let dark = if policy.topology_key.is_some() { gate::dark_zones(policy, &zones) } else { BTreeMap::new() };
+    let lit = zones.iter().filter(|(zone, _)| !dark.contains_key(*zone)).map(|(_, tally)| tally);
+    let overall = lit.fold(Tally { leftovers, ..Tally::default() }, |sum, zone| Tally {
+        targets: sum.targets + zone.targets,
+        not_healthy: sum.not_healthy + zone.not_healthy,
+        ..sum
+    });
+    (overall, dark)
+}
+
+/// The remediations that this check owns, by node.
+fn remediations<'a>(world: &'a World, check: &Check) -> BTreeMap<Name, Vec<&'a Object>> {
+    let mut by_node: BTreeMap<Name, Vec<&Object>> = BTreeMap::new();
+    for object in world.objects.values().filter(|object| object.owners.iter().any(|owner| **owner == *check.uid)) {
+        by_node.entry(object.node.clone()).or_default().push(object);
+    }
+    by_node
+}

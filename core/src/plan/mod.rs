@@ -1,0 +1,221 @@
+//! What is to be done now, and why?
+//!
+//! Pure and total: the same world and time give the same plan. It is made from scratch each time, so
+//! there is nothing to keep in step with the world but the world.
+
+mod check;
+mod recover;
+mod repair;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::decision::{Because, Decision, Verdict};
+use crate::effect::Effect;
+use crate::escalate;
+use crate::facts::{Check, Kind, Name, Source};
+use crate::flight::{Clearance, grows_with_nodes};
+use crate::time::{Mono, Now};
+use crate::world::World;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Plan {
+    pub decisions: Vec<Decision>,
+    pub effects: Vec<Effect>,
+    /// What has to be watched for the next plan.
+    pub watches: BTreeSet<Source>,
+    /// When to plan again even if nothing is heard; always later than now.
+    pub wake_at: Option<Mono>,
+    /// Checks that are not ours; see [`World::is_ours`].
+    pub foreign: Vec<Name>,
+    pub leads: bool,
+    /// Nothing but the lease may be sent from then on.
+    pub leads_until: Option<Mono>,
+}
+
+/// Requests under way at once that grow with the number of nodes. Enough to start a hundred remediations
+/// within a blink, and a small part of what an API server admits from one client.
+pub const REQUESTS_MAX: usize = 64;
+
+pub fn plan(world: &World, now: Now) -> Plan {
+    let mut draft = Draft::new(world, now);
+    draft.elect();
+    draft.find_kinds();
+    draft.find_neighbours();
+    if world.is_synced(&Source::Nodes) && world.is_synced(&Source::Checks) {
+        for check in world.checks.values() {
+            match world.is_ours(check) {
+                true => draft.plan_check(check),
+                false => draft.plan.foreign.push(check.name.clone()),
+            }
+        }
+    }
+    draft.finish()
+}
+
+struct Draft<'a> {
+    world: &'a World,
+    now: Now,
+    plan: Plan,
+    requests_left: usize,
+    /// Which check has a remediation on which node.
+    remediated_by: BTreeMap<&'a Name, &'a Name>,
+    /// The node of the control plane on which this plan starts something.
+    starting: Option<Name>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(world: &'a World, now: Now) -> Draft<'a> {
+        let requests_left = REQUESTS_MAX.saturating_sub(world.flights.waiting_for_answers());
+        let watches = BTreeSet::from([Source::Nodes, Source::Checks, Source::Kinds]);
+        let checks: BTreeMap<&str, &Name> = world.checks.values().map(|check| (&*check.uid, &check.name)).collect();
+        let owned = world
+            .objects
+            .values()
+            .filter_map(|object| Some((&object.node, object.owners.iter().find_map(|uid| checks.get(&**uid).copied())?)));
+        Draft {
+            world,
+            now,
+            plan: Plan { watches, ..Plan::default() },
+            requests_left,
+            remediated_by: owned.collect(),
+            starting: None,
+        }
+    }
+
+    fn elect(&mut self) {
+        self.plan.leads = self.world.election.leads(self.now.mono);
+        self.plan.leads_until = self.world.election.leads_until();
+        if self.world.election.stopping && self.world.flights.any_unanswered() {
+            return; // Let go of the leadership only when nothing of ours is on its way any more.
+        }
+        let (effect, wake_at) = self.world.election.step(self.now);
+        self.plan.effects.extend(effect.map(Effect::Lease));
+        self.wake(wake_at);
+    }
+
+    /// Asks for the kinds that the checks need, and watches those that are served.
+    fn find_kinds(&mut self) {
+        let ours = self.world.checks.values().filter(|check| self.world.is_ours(check));
+        let wanted: BTreeSet<Kind> = ours.flat_map(kinds_of).collect();
+        for kind in wanted {
+            let missing = self.world.served(&kind).is_none();
+            let ask = match self.world.kinds.get(&kind.api_version) {
+                None => true,
+                Some(known) if known.changed => true,
+                Some(known) if missing || known.rechecks_left > 0 => {
+                    self.wake_if_later(known.recheck_at);
+                    self.now.mono >= known.recheck_at
+                }
+                Some(_) => false,
+            };
+            if ask {
+                let effect = Effect::Discover { api_version: kind.api_version.clone() };
+                if !self.plan.effects.contains(&effect) {
+                    self.send(effect);
+                }
+            }
+            if !missing {
+                self.plan.watches.insert(Source::Objects(kind));
+            }
+        }
+    }
+
+    /// Leases on nodes matter to whoever may start something, and etcd to whoever may start it on the control plane.
+    fn find_neighbours(&mut self) {
+        let ours = self.world.checks.values().filter(|check| self.world.is_ours(check));
+        let mut policies = ours.filter_map(|check| check.policy.as_ref().ok()).peekable();
+        if policies.peek().is_some() {
+            self.plan.watches.insert(Source::NodeLeases);
+        }
+        let mut control_plane = self.world.nodes.values().filter(|known| known.node.is_control_plane()).peekable();
+        if control_plane.peek().is_none() {
+            return;
+        }
+        let control_plane: Vec<_> = control_plane.collect();
+        if policies.any(|policy| control_plane.iter().any(|known| policy.selector.selects(&known.node.labels))) {
+            self.plan.watches.insert(Source::Etcd);
+        }
+    }
+
+    fn decided(&mut self, check: &Check, node: &Name, verdict: Verdict, because: Because) {
+        self.plan.decisions.push(Decision { check: check.name.clone(), node: node.clone(), verdict, because });
+    }
+
+    /// False if it has to wait for other requests.
+    fn send(&mut self, effect: Effect) -> bool {
+        let key = effect.key();
+        match self.world.flights.clearance(&key, self.now.mono) {
+            Clearance::UnderWay => return true,
+            Clearance::NotBefore(at) => {
+                self.wake(Some(at));
+                return true;
+            }
+            Clearance::Go => {}
+        }
+        let counts = grows_with_nodes(&key);
+        if counts && self.requests_left == 0 {
+            return false;
+        }
+        self.requests_left -= usize::from(counts);
+        self.plan.effects.push(effect);
+        true
+    }
+
+    fn wake(&mut self, at: Option<Mono>) {
+        self.plan.wake_at = match (self.plan.wake_at, at) {
+            (Some(known), Some(at)) => Some(known.min(at)),
+            (known, at) => known.or(at),
+        };
+    }
+
+    fn wake_if_later(&mut self, at: Mono) {
+        self.wake(Some(at).filter(|at| *at > self.now.mono));
+    }
+
+    /// Who does not lead decides all the same, but does nothing except asking.
+    fn finish(self) -> Plan {
+        let mut plan = self.plan;
+        let acts = plan.leads && !self.world.election.stopping;
+        plan.effects.retain(|effect| match effect {
+            Effect::Lease(_) => true,
+            Effect::Discover { .. } => !self.world.election.stopping,
+            Effect::Look { .. }
+            | Effect::Create(_)
+            | Effect::Delete { .. }
+            | Effect::Read { .. }
+            | Effect::Mark { .. }
+            | Effect::Unconfirm { .. }
+            | Effect::HoldNode(_)
+            | Effect::ReleaseNode { .. }
+            | Effect::LeaseNamespace
+            | Effect::Emit(_)
+            | Effect::Status { .. } => acts,
+        });
+        assert!(plan.wake_at.is_none_or(|at| at > self.now.mono), "a plan that wakes itself at once would never rest");
+        plan
+    }
+}
+
+/// The kinds that a check needs: of its template, of what is made from it, and of what it has already on nodes.
+fn kinds_of(check: &Check) -> BTreeSet<Kind> {
+    let steps = check.policy.iter().flat_map(|policy| &policy.steps);
+    let policy = steps.flat_map(|step| [step.template.kind.clone(), escalate::remediation_kind(&step.template)]);
+    let running =
+        check.status.unhealthy.iter().flat_map(|node| &node.remediations).map(|remediation| remediation.key.kind.clone());
+    policy.chain(running).filter(|kind| kind.api_version.contains('/')).collect()
+}
+
+/// What has to be heard before anything can be decided under this check.
+fn sources(world: &World, check: &Check) -> Vec<Source> {
+    let mut sources = vec![Source::Nodes, Source::Checks, Source::NodeLeases];
+    for kind in kinds_of(check) {
+        match world.kinds.get(&kind.api_version) {
+            // Never synced, as nothing is listed under this name: stands for "not asked yet".
+            None => sources.push(Source::Objects(kind)),
+            Some(_) if world.served(&kind).is_some() => sources.push(Source::Objects(kind)),
+            Some(_) => {}
+        }
+    }
+    sources
+}

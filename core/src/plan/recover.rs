@@ -1,0 +1,154 @@
+//! What is done about a node that is healthy again, gone, or no longer selected?
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Draft;
+use super::check::{Round, Target};
+use crate::decision::{Because, Verdict};
+use crate::effect::{Effect, Mark};
+use crate::escalate;
+use crate::facts::{HealthyDelay, Name, Object, Source};
+use crate::hold;
+use crate::time::Wall;
+
+/// A remediation that lasts longer than this has probably been forgotten.
+const OLD_AFTER: Duration = Duration::from_secs(48 * 3600);
+
+impl<'a> Draft<'a> {
+    pub(super) fn recover(&mut self, round: &Round<'a>, target: &Target<'a>) -> (Verdict, Because) {
+        if target.mine.is_empty() {
+            self.rest(round, target);
+            return (Verdict::Leave, Because::Healthy);
+        }
+        let since = self.healthy_since(target);
+        match round.policy.healthy_delay {
+            HealthyDelay::For(lasts_for) if !target.known.node.is_confirmed_healthy() => {
+                let until = self.world.clock.anchor(since, self.now).after(lasts_for);
+                if self.now.mono < until {
+                    self.wake(Some(until));
+                    self.tend(round, target, Some(since));
+                    return (Verdict::Keep, Because::HealthyDelay { lasts_for });
+                }
+            }
+            HealthyDelay::UntilConfirmed if !target.known.node.is_confirmed_healthy() => {
+                self.tend(round, target, Some(since));
+                return (Verdict::Keep, Because::Unconfirmed);
+            }
+            HealthyDelay::None | HealthyDelay::For(_) | HealthyDelay::UntilConfirmed => {}
+        }
+        self.remove(round, &target.mine, Because::Healthy)
+    }
+
+    /// Nothing of ours is left on the node: others may have it, and a person's word has been heard.
+    fn rest(&mut self, round: &Round<'a>, target: &Target<'a>) {
+        if !round.acts() || round.doubt.is_some() || target.maybe_created.is_some() {
+            return;
+        }
+        if let Some(lease) = hold::ours(self.world, round.check, target.name()) {
+            self.send(Effect::ReleaseNode { lease: lease.clone() });
+        }
+        if target.known.node.is_confirmed_healthy() {
+            self.send(Effect::Unconfirm { node: target.name().clone() });
+        }
+    }
+
+    /// Since when a node with remediations is healthy, as far as anybody remembers.
+    pub(super) fn healthy_since(&self, target: &Target) -> Wall {
+        let listed = target.listed.and_then(|listed| listed.healthy_since);
+        let marked = || target.mine.iter().filter_map(|object| object.healthy_since).min();
+        listed.or_else(marked).unwrap_or(self.now.wall.next_second())
+    }
+
+    /// Looks after remediations that stay: the Lease on their node, and what is written on them.
+    pub(super) fn tend(&mut self, round: &Round<'a>, target: &Target<'a>, healthy_since: Option<Wall>) {
+        if target.mine.is_empty() || !round.acts() || round.doubt.is_some() {
+            return;
+        }
+        let timeouts = target.mine.iter().map(|object| escalate::step_of(round.policy, object).and_then(|step| step.timeout));
+        let longest = timeouts.max().flatten();
+        match hold::renewal(self.world, round.check, &target.known.node, longest, self.now) {
+            Some((hold, at)) if self.now.mono >= at => {
+                self.send(Effect::HoldNode(hold));
+            }
+            Some((_, at)) => self.wake(Some(at)),
+            None => {}
+        }
+        for object in target.mine.iter().filter(|object| !object.deleting) {
+            if object.healthy_since.is_some() != healthy_since.is_some() {
+                self.mark(object, Mark::HealthySince(healthy_since));
+            }
+            let old_at = self.world.clock.anchor(object.created_at, self.now).after(OLD_AFTER);
+            if object.flagged_old {
+                continue;
+            }
+            match self.now.mono >= old_at {
+                true => self.mark(object, Mark::Old),
+                false => self.wake(Some(old_at)),
+            }
+        }
+    }
+
+    pub(super) fn mark(&mut self, object: &Object, mark: Mark) {
+        let Some(served) = self.world.served(&object.key.kind) else { return };
+        let (key, plural, uid) = (object.key.clone(), served.plural.clone(), object.uid.clone());
+        self.send(Effect::Mark { key, plural, uid, mark });
+    }
+
+    /// Remediations whose node is no longer a target: it left the selection, or the cluster.
+    pub(super) fn clear_up(&mut self, round: &Round<'a>, node: &Name, objects: &[&Object]) -> (Verdict, Because) {
+        if self.world.nodes.contains_key(node) {
+            return self.remove(round, objects, Because::NotSelected);
+        }
+        if let Some(why) = self.world.unreadable_node(node) {
+            return (Verdict::Keep, Because::Unreadable { why: why.clone() });
+        }
+        for object in objects {
+            let step = escalate::step_of(round.policy, object);
+            let ends_at = step.and_then(|step| escalate::gives_up_at(self.world, step, object, self.now));
+            let goes_for_good = object.expects_node_to_go && object.succeeded != Some(true);
+            let is_busy = object.processing || object.finalizers > 0 || goes_for_good;
+            if is_busy && ends_at.is_none_or(|at| self.now.mono < at) {
+                self.wake(ends_at);
+                return (Verdict::Keep, Because::NodeGoneProviderBusy { key: object.key.clone() });
+            }
+        }
+        self.remove(round, objects, Because::NodeGone)
+    }
+
+    /// What rests on old news is not acted on, in either direction.
+    pub(super) fn remove(&mut self, round: &Round<'a>, objects: &[&Object], because: Because) -> (Verdict, Because) {
+        if let Some(source) = &round.doubt {
+            return (Verdict::Keep, Because::Stale { source: source.clone() });
+        }
+        if let Some(object) = objects.first().filter(|_| !round.acts()) {
+            return (Verdict::Keep, Because::DryRun { key: object.key.clone() });
+        }
+        let mut queued = false;
+        for object in objects.iter().filter(|object| !object.deleting) {
+            let Some(served) = self.world.served(&object.key.kind) else { continue };
+            let (key, plural, uid) = (object.key.clone(), served.plural.clone(), object.uid.clone());
+            queued |= !self.send(Effect::Delete { key, plural, uid });
+        }
+        match objects.first() {
+            Some(object) if object.deleting => (Verdict::Remove, Because::Leaving { key: object.key.clone() }),
+            _ if queued => (Verdict::Remove, Because::Queued),
+            _ => (Verdict::Remove, because),
+        }
+    }
+
+    /// A Lease of ours on a node that is no longer a target, with nothing left on it. Those of Nodes that are gone go with them.
+    pub(super) fn release_leftovers(&mut self, round: &Round<'a>, targets: &[Target], leftovers: &BTreeMap<Name, Vec<&Object>>) {
+        if !round.acts() || round.doubt.is_some() || !self.world.is_fresh(&Source::NodeLeases, self.now.mono) {
+            return;
+        }
+        let holder = hold::holder(round.check);
+        for lease in self.world.node_leases.values().filter(|lease| lease.holder == holder) {
+            let is_needed =
+                targets.iter().map(Target::name).chain(leftovers.keys()).any(|node| hold::lease_name(node) == lease.name);
+            if !is_needed {
+                self.send(Effect::ReleaseNode { lease: lease.clone() });
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What is done about a node that is unhealthy?
+
+use std::time::Duration;
+
+use super::check::{Round, Target};
+use super::{Draft, sources};
+use crate::decision::{Because, Match, Verdict};
+use crate::effect::{Creation, Effect, EffectKey, Hold, Mark};
+use crate::escalate::{self, Progress};
+use crate::facts::{Check, EXCLUDE_LABEL, Kind, Mode, Name, Node, Object, ObjectKey};
+use crate::flight::{Clearance, Flight};
+use crate::health::Known;
+use crate::hold::{self, Standing};
+use crate::time::Mono;
+use crate::{quorum, repeat};
+
+/// A look that was sent longer ago no longer justifies a start.
+const LOOK_VALID_FOR: Duration = Duration::from_secs(5);
+
+impl<'a> Draft<'a> {
+    pub(super) fn repair(&mut self, round: &Round<'a>, target: &Target<'a>, found: &Match, due_at: Mono) -> (Verdict, Because) {
+        self.give_up(round, target);
+        let remembered = target.remembered();
+        match escalate::progress(self.world, round.policy, &target.mine, &remembered, self.now) {
+            Progress::Working(object, _) if object.deleting => (Verdict::Wait, Because::Leaving { key: object.key.clone() }),
+            Progress::Working(object, until) => {
+                self.wake(until);
+                (Verdict::Keep, Because::Remediating { key: object.key.clone(), reason: found.clone() })
+            }
+            Progress::Exhausted => (Verdict::Keep, Because::NoTemplateLeft),
+            Progress::Next(step) => match self.forbids(round, target, step, target.mine.is_empty() && remembered.is_empty()) {
+                Some(because) => {
+                    self.find_out(target);
+                    (Verdict::Hold, because)
+                }
+                None => self.begin(round, target, step, due_at),
+            },
+        }
+    }
+
+    /// Steps that have failed or had their time are marked, whatever else is stopped.
+    fn give_up(&mut self, round: &Round<'a>, target: &Target<'a>) {
+        for object in target.mine.iter().filter(|object| !object.timed_out && !object.deleting && object.succeeded != Some(true))
+        {
+            let is_over = |step| escalate::is_over(self.world, step, object, self.now);
+            if round.acts() && round.doubt.is_none() && escalate::step_of(round.policy, object).is_some_and(is_over) {
+                self.mark(object, Mark::TimedOut(self.now.wall));
+            }
+        }
+    }
+
+    /// Why the node must be left as it is. What concerns the budget only concerns the first step: after it, the node has
+    /// its place there.
+    fn forbids(&mut self, round: &Round<'a>, target: &Target<'a>, step: usize, is_first: bool) -> Option<Because> {
+        let node = &target.known.node;
+        let shut = if is_first { &round.first_shut } else { &round.next_shut };
+        if let Some(because) = shut.as_ref().or(round.dark_zones.get(&target.zone).filter(|_| is_first)) {
+            return Some(because.clone());
+        }
+        if node.labels.get(EXCLUDE_LABEL) == Some("true") {
+            return Some(Because::Excluded);
+        }
+        if let Some(owner) = self.other_check(round.check, target.known) {
+            return Some(Because::Overlapping { owner });
+        }
+        let too_often = round
+            .policy
+            .repeat
+            .filter(|_| is_first)
+            .and_then(|limit| repeat::forbids(round.recent(target.name()), limit, self.world, self.now));
+        if let Some((because, until)) = too_often {
+            self.wake(Some(until));
+            return Some(because);
+        }
+        quorum::forbids(self.world, node, self.starting.as_ref(), self.now).or_else(|| {
+            let key = round.workshops[step].name_for(round.check, node, step);
+            (!round.acts()).then_some(Because::DryRun { key })
+        })
+    }
+
+    fn begin(&mut self, round: &Round<'a>, target: &Target<'a>, step: usize, due_at: Mono) -> (Verdict, Because) {
+        let key = round.workshops[step].name_for(round.check, &target.known.node, step);
+        if let Some(object) = self.world.objects.get(&key) {
+            return match target.mine.iter().any(|mine| mine.uid == object.uid) {
+                true => self.make_room(round, target, object),
+                false => (Verdict::Hold, Because::Occupied { key }),
+            };
+        }
+        match self.clear_to_start(round, target, step, &key, due_at) {
+            Err(waits) => waits,
+            Ok(()) => self.start(round, &target.known.node, step, key),
+        }
+    }
+
+    /// Two steps of one kind, whose provider knows a node by the name of its object: the earlier one makes room, but not
+    /// before the status remembers that it was tried.
+    fn make_room(&mut self, round: &Round<'a>, target: &Target<'a>, object: &Object) -> (Verdict, Because) {
+        let listed = target.listed.into_iter().flat_map(|listed| &listed.remediations);
+        if !listed.into_iter().any(|known| known.uid == object.uid && known.timed_out_at.is_some()) {
+            return (Verdict::Wait, Because::MakingRoom { key: object.key.clone() });
+        }
+        self.remove(round, &[object], Because::MakingRoom { key: object.key.clone() })
+    }
+
+    /// Nothing of the kind is under way, and a plain look at the node, sent after its time was over, still shows the reason.
+    fn clear_to_start(
+        &mut self,
+        round: &Round<'a>,
+        target: &Target<'a>,
+        step: usize,
+        key: &ObjectKey,
+        due_at: Mono,
+    ) -> Result<(), (Verdict, Because)> {
+        if !self.plan.leads {
+            return Err((Verdict::Wait, Because::NotLeading));
+        }
+        let create = EffectKey::Create(key.clone());
+        let creating = Err((Verdict::Start, Because::Creating { key: key.clone() }));
+        // Something else may have been created for it, or this very thing may have been, and the watch has yet to show it.
+        if target.maybe_created.is_some_and(|maybe| maybe != key) {
+            self.find_out(target);
+            return creating;
+        }
+        match (self.world.flights.get(&create), self.world.flights.clearance(&create, self.now.mono)) {
+            (_, Clearance::UnderWay) => return creating,
+            (Some(Flight::Stored { .. } | Flight::Exists { .. }), _) => {
+                self.find_out(target);
+                return creating;
+            }
+            (Some(Flight::Refused { why, .. }), Clearance::NotBefore(retry_at)) => {
+                self.wake(Some(retry_at));
+                return Err((Verdict::Wait, Because::Refused { key: key.clone(), why: why.clone() }));
+            }
+            (_, Clearance::NotBefore(retry_at)) => {
+                self.wake(Some(retry_at));
+                return creating;
+            }
+            (_, Clearance::Go) => {}
+        }
+        if let Some((times, again_at)) = self.world.removed_by_others(key).filter(|(_, again_at)| *again_at > self.now.mono) {
+            self.wake(Some(again_at));
+            return Err((Verdict::Wait, Because::Removed { key: key.clone(), times }));
+        }
+        let node = target.name();
+        let looked = self.world.looked_at(node).is_some_and(|at| at >= due_at && self.now.mono.since(at) <= LOOK_VALID_FOR);
+        let standing = hold::standing(self.world, round.check, &target.known.node, round.policy.steps[step].timeout, self.now);
+        if let Standing::Theirs { holder, until } = standing {
+            self.wake(Some(until));
+            return Err((Verdict::Hold, Because::Held { holder: holder.clone() }));
+        }
+        // Both at once: the Lease is given back if the look shows that the node is well.
+        let has_looked = looked || self.send(Effect::Look { node: node.clone() });
+        match (looked, has_looked, standing) {
+            (_, false, _) => Err((Verdict::Wait, Because::Queued)),
+            (true, _, Standing::Ours { .. }) => Ok(()),
+            (false, _, Standing::Ours { .. }) => Err((Verdict::Wait, Because::Looking)),
+            (_, _, Standing::Free(take)) => Err(self.hold_node(take)),
+            (_, _, Standing::Theirs { .. }) => unreachable!("it was left before"),
+        }
+    }
+
+    fn hold_node(&mut self, take: Hold) -> (Verdict, Because) {
+        let key = EffectKey::HoldNode(take.name.clone());
+        if let Some(Flight::Refused { why, .. }) = self.world.flights.get(&key).filter(|_| !self.world.lease_namespace_missing) {
+            let kind = Kind { api_version: "coordination.k8s.io/v1".into(), kind: "Lease".into() };
+            let because =
+                Because::Refused { key: ObjectKey { kind, namespace: None, name: take.name.clone() }, why: why.clone() };
+            self.send(Effect::HoldNode(take));
+            return (Verdict::Wait, because);
+        }
+        let sent = match self.world.lease_namespace_missing {
+            true => self.send(Effect::LeaseNamespace),
+            false => self.send(Effect::HoldNode(take)),
+        };
+        (Verdict::Wait, if sent { Because::Holding } else { Because::Queued })
+    }
+
+    fn start(&mut self, round: &Round<'a>, node: &Node, step: usize, key: ObjectKey) -> (Verdict, Because) {
+        let workshop = &round.workshops[step];
+        let sent = self.send(Effect::Create(Creation {
+            key: key.clone(),
+            plural: workshop.served.plural.clone(),
+            body: workshop.body.clone(),
+            node: node.name.clone(),
+            template: workshop.template.key.name.clone(),
+            check: round.check.name.clone(),
+            check_uid: round.check.uid.clone(),
+            control_plane: node.is_control_plane(),
+        }));
+        if sent && node.is_control_plane() {
+            self.starting = Some(node.name.clone());
+        }
+        match sent {
+            true => (Verdict::Start, Because::Creating { key }),
+            false => (Verdict::Wait, Because::Queued),
+        }
+    }
+
+    /// Is another check responsible for the node? That is whichever has a remediation on it; otherwise, of several that
+    /// select it, the oldest. One of which not enough is known yet counts as able to act: unknown is not disabled.
+    fn other_check(&self, check: &Check, known: &Known) -> Option<Name> {
+        if let Some(owner) = self.remediated_by.get(&known.node.name).filter(|owner| ***owner != check.name) {
+            return Some((*owner).clone());
+        }
+        // Whoever takes care of a check that is not ours was there before us, for all that we know.
+        // And the check that nobody wrote yields to all that somebody did.
+        let age = |check: &Check| (check.is_default, self.world.is_ours(check), check.created_at, check.name.clone());
+        let others = self.world.checks.values().filter(|other| !other.deleting && age(other) < age(check));
+        let responsible = others.filter(|other| {
+            let Some(policy) = other.policy.as_ref().ok().filter(|policy| policy.mode == Mode::Act) else { return false };
+            let is_able = || {
+                !self.world.is_ours(other)
+                    || !sources(self.world, other).iter().all(|source| self.world.is_synced(source))
+                    || escalate::workshops(self.world, policy).is_ok()
+            };
+            policy.selector.selects(&known.node.labels) && is_able()
+        });
+        responsible.min_by_key(|other| age(other)).map(|other| other.name.clone())
+    }
+}

@@ -1,0 +1,98 @@
+//! What do people see of a check?
+
+use std::time::Duration;
+
+use super::Draft;
+use crate::decision::Because;
+use crate::effect::Effect;
+use crate::facts::{Check, Name, Source};
+use crate::nhc::{self, CheckStatus, Findings, Found};
+use crate::time::Mono;
+
+/// The status is for people: they need no more than one a second.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+const STATUS_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Watches are back within seconds after most breaks.
+const DOUBT_TOLD_AFTER: Duration = Duration::from_secs(10);
+/// Events that do not wait for the pace of the status.
+const EVENTS_PER_STATUS: usize = 20;
+
+impl Draft<'_> {
+    /// What stood there stays: it cannot be judged any more, and is not gone because of that.
+    pub(super) fn report_invalid(&mut self, check: &Check, why: &Name) {
+        if !self.world.is_fresh(&Source::Checks, self.now.mono) {
+            return;
+        }
+        let known = &check.status;
+        let count = |number: Option<u32>| number.unwrap_or(0) as usize;
+        let unlisted = |node: &nhc::UnhealthyNode| Found { node: node.clone(), because: None, held: None, label_is_empty: false };
+        let unhealthy = known.unhealthy.iter().map(unlisted).collect();
+        let disabled = Some(Because::PolicyInvalid { why: why.clone() });
+        let findings = Findings {
+            observed: count(known.observed),
+            healthy: count(known.healthy),
+            unhealthy,
+            disabled,
+            recent: known.recent.clone(),
+            ..Findings::default()
+        };
+        self.report(check, &findings);
+    }
+
+    /// Doubts come and go with every broken connection; only one that lasts is worth a word.
+    pub(super) fn report_doubt(&mut self, check: &Check, source: &Source) {
+        let Some(since) = self.world.silent_since(source) else { return };
+        let told_at = since.after(DOUBT_TOLD_AFTER);
+        if told_at > self.now.mono {
+            return self.wake(Some(told_at));
+        }
+        let status = nhc::status_in_doubt(check, &Because::Stale { source: source.clone() }, self.now.wall);
+        self.write_status(check, status, true);
+    }
+
+    /// Events first, the status that makes them history after.
+    pub(super) fn report(&mut self, check: &Check, findings: &Findings) {
+        let desired = nhc::status(check, findings, self.now.wall);
+        if desired == check.status && findings.brief.is_empty() {
+            return;
+        }
+        let throttled = self.next_status_at(check, &desired).is_some();
+        let mut all_settled = true;
+        let mut room = EVENTS_PER_STATUS.saturating_sub(self.world.settled(&check.name));
+        for event in nhc::events(check, findings, &desired, self.now.wall) {
+            if self.world.is_settled(&check.name, &event.name) {
+                continue;
+            }
+            all_settled = false;
+            // A single event need not wait; many at once are summed up, and that at the pace of the status.
+            if !throttled || (!event.sums_up && room > 0) {
+                room = room.saturating_sub(1);
+                self.send(Effect::Emit(event));
+            }
+        }
+        self.write_status(check, desired, all_settled);
+    }
+
+    fn write_status(&mut self, check: &Check, status: CheckStatus, events_are_out: bool) {
+        if status == check.status {
+            return;
+        }
+        match self.next_status_at(check, &status) {
+            Some(next_at) => self.wake(Some(next_at)),
+            None if events_are_out => {
+                let (check, version) = (check.name.clone(), check.version.clone());
+                self.send(Effect::Status { check, version, status, written_at: self.now.wall });
+            }
+            None => {}
+        }
+    }
+
+    /// None: now. To write again what was stored last means that it did not stay: a schema prunes it, or somebody else
+    /// writes too, and neither gets better by hurrying.
+    fn next_status_at(&self, check: &Check, desired: &CheckStatus) -> Option<Mono> {
+        let sent = self.world.status_sent(&check.name)?;
+        let did_not_stay = sent.stored && sent.gist == desired.gist();
+        let pause = if did_not_stay { STATUS_AGAIN_AFTER } else { STATUS_EVERY };
+        Some(sent.at.after(pause)).filter(|at| *at > self.now.mono)
+    }
+}

@@ -1,0 +1,593 @@
+//! What a NodeHealthCheck can ask for, rule by rule, as its users know it from elsewhere or read of it in our documents.
+
+use std::time::Duration;
+
+use crate::model::{Cluster, at_most, key, template};
+use resus_core::decision::{Because, Verdict};
+use resus_core::effect::Effect;
+use resus_core::facts::{
+    Amount, CONFIRMED_HEALTHY, EXCLUDE_LABEL, HealthyDelay, Mode, Name, NodeLease, Object, ObjectKey, Repeat, Status, Step,
+    Threshold, Version,
+};
+use resus_core::nhc::UnhealthyNode;
+use resus_core::plan::{Plan, plan};
+use resus_core::reasons;
+
+const MINUTE: i64 = 60_000;
+
+fn name(node: &str) -> Name {
+    node.into()
+}
+
+fn minutes(count: u64) -> Duration {
+    Duration::from_secs(60 * count)
+}
+
+/// Six nodes that are unhealthy after five seconds, of which three may be.
+fn settled() -> Cluster {
+    let mut cluster = Cluster::new(6, at_most(3), Duration::from_secs(5));
+    cluster.run_well(10_000);
+    cluster
+}
+
+/// First reboot, then power, five minutes for each.
+fn escalating() -> Cluster {
+    let mut cluster = settled();
+    steps(&mut cluster, &[("RebootTemplate", "reboot"), ("PowerTemplate", "power")], false);
+    cluster
+}
+
+fn steps(cluster: &mut Cluster, templates: &[(&str, &str)], allows_several: bool) {
+    for (kind, name) in templates {
+        let template = Object { key: key(kind, name), uid: (*name).into(), allows_several, ..template() };
+        cluster.add_object(template);
+    }
+    let steps = templates.iter().map(|(kind, name)| Step { template: key(kind, name), timeout: Some(minutes(5)) }).collect();
+    cluster.change_policy(|policy| policy.steps = steps);
+    cluster.run_well(10_000);
+}
+
+fn reboot(node: &str) -> ObjectKey {
+    key("Reboot", node)
+}
+
+fn power(node: &str) -> ObjectKey {
+    key("Power", node)
+}
+
+fn exist(cluster: &Cluster, keys: &[ObjectKey]) {
+    let there: Vec<String> =
+        cluster.objects.values().filter(|object| object.body.is_none()).map(|object| object.key.to_string()).collect();
+    let mut wanted: Vec<String> = keys.iter().map(ToString::to_string).collect();
+    wanted.sort();
+    let mut sorted = there;
+    sorted.sort();
+    assert_eq!(sorted, wanted);
+}
+
+fn now(cluster: &Cluster) -> Plan {
+    plan(&cluster.world, cluster.now())
+}
+
+fn because(cluster: &Cluster, node: &str) -> Because {
+    decided(cluster, node).1
+}
+
+fn decided(cluster: &Cluster, node: &str) -> (Verdict, Because) {
+    let plan = now(cluster);
+    let found = plan.decisions.iter().find(|decision| &*decision.node == node).expect("the node is decided on");
+    (found.verdict, found.because.clone())
+}
+
+fn listed<'a>(cluster: &'a Cluster, node: &str) -> Option<&'a UnhealthyNode> {
+    cluster.check.status.unhealthy.iter().find(|listed| &*listed.name == node)
+}
+
+fn condition(cluster: &Cluster, kind: &str) -> Option<Status> {
+    cluster.check.status.conditions.iter().find(|condition| &*condition.kind == kind).map(|condition| condition.status.clone())
+}
+
+fn set_label(cluster: &mut Cluster, node: &str, label: &'static str, value: &'static str) {
+    cluster.labels.entry(name(node)).or_default().push((label, value));
+    cluster.touch(&name(node));
+}
+
+#[test]
+fn a_step_that_has_had_its_time_is_marked_and_the_next_begins() {
+    let mut cluster = escalating();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(6_000);
+    exist(&cluster, &[reboot("n1")]);
+    let began_at = cluster.created[0].1;
+    cluster.run_well(began_at + 5 * MINUTE - cluster.time);
+    exist(&cluster, &[reboot("n1")]);
+    cluster.run_well(1_000);
+    exist(&cluster, &[reboot("n1"), power("n1")]);
+    assert!(cluster.created[1].1 - began_at <= 5 * MINUTE + 2, "the plan wakes exactly then");
+    assert!(cluster.objects[&reboot("n1")].timed_out && !cluster.objects[&power("n1")].timed_out);
+    cluster.run_well(2_000);
+    let given_up: Vec<bool> =
+        listed(&cluster, "n1").expect("it is listed").remediations.iter().map(|one| one.timed_out_at.is_some()).collect();
+    assert_eq!(given_up, [true, false]);
+    // When the node is healthy everything goes together.
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(5_000);
+    exist(&cluster, &[]);
+    assert_eq!(listed(&cluster, "n1"), None);
+}
+
+#[test]
+fn a_remediation_that_failed_is_not_waited_for() {
+    let mut cluster = escalating();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(6_000);
+    cluster.change_object(&reboot("n1"), |object| object.succeeded = Some(false));
+    cluster.run_well(2_000);
+    exist(&cluster, &[reboot("n1"), power("n1")]);
+}
+
+#[test]
+fn without_escalation_nothing_is_ever_given_up() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(47 * 60 * MINUTE);
+    cluster.change_object(&reboot("n1"), |object| object.succeeded = Some(false));
+    cluster.run_well(MINUTE);
+    assert!(!cluster.objects[&reboot("n1")].timed_out);
+    assert_eq!(cluster.created.len(), 1);
+}
+
+#[test]
+fn when_every_step_was_tried_there_is_silence_and_a_word() {
+    let mut cluster = escalating();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(20 * MINUTE);
+    exist(&cluster, &[reboot("n1"), power("n1")]);
+    assert_eq!(decided(&cluster, "n1"), (Verdict::Keep, Because::NoTemplateLeft));
+    assert!(listed(&cluster, "n1").expect("it is listed").held.as_ref().is_some_and(|why| why.contains("by hand")));
+    assert_eq!(cluster.run_well(60 * MINUTE), 0);
+}
+
+/// The Go controller recorded remediations by kind alone, and never got past the second.
+#[test]
+fn two_steps_of_one_kind_work_with_and_without_several_objects_per_node() {
+    for allows_several in [true, false] {
+        let mut cluster = settled();
+        steps(&mut cluster, &[("RebootTemplate", "soft"), ("RebootTemplate", "hard")], allows_several);
+        cluster.set_broken(&name("n1"), true);
+        cluster.run_well(6 * MINUTE);
+        let templates: Vec<Name> = cluster
+            .objects
+            .values()
+            .filter(|object| object.body.is_none())
+            .filter_map(|object| object.template.clone())
+            .collect();
+        match allows_several {
+            true => assert_eq!(templates.len(), 2, "{templates:?}"),
+            false => assert_eq!(templates, [name("hard")], "the first has made room"),
+        }
+        cluster.run_well(6 * MINUTE);
+        assert_eq!(because(&cluster, "n1"), Because::NoTemplateLeft);
+        let listed = listed(&cluster, "n1").expect("it is listed");
+        assert!(listed.remediations.iter().all(|one| one.timed_out_at.is_some()) && listed.remediations.len() == 2);
+        assert_eq!(cluster.created.len(), 2);
+        cluster.set_broken(&name("n1"), false);
+        cluster.run_well(5_000);
+        exist(&cluster, &[]);
+        cluster.set_broken(&name("n1"), true);
+        cluster.run_well(7_000);
+        assert_eq!(cluster.created.len(), 3, "another failure begins with the first step");
+    }
+}
+
+#[test]
+fn a_pending_node_is_not_escalated() {
+    let mut cluster = escalating();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(6_000);
+    cluster.change_policy(|policy| policy.rules[0].lasts_for = minutes(60));
+    cluster.run_well(30 * MINUTE);
+    exist(&cluster, &[reboot("n1")]);
+    assert!(!cluster.objects[&reboot("n1")].timed_out);
+}
+
+/// Only starting stops. What was started is marked, cleaned up, and goes on where the node has its place in the budget.
+#[test]
+fn a_full_threshold_does_not_stop_the_next_step_but_a_pause_does() {
+    for paused in [false, true] {
+        let mut cluster = escalating();
+        for node in ["n1", "n2", "n3"] {
+            cluster.set_broken(&name(node), true);
+        }
+        cluster.run_well(6_000);
+        assert_eq!(cluster.created.len(), 3);
+        cluster.set_broken(&name("n4"), true);
+        cluster.set_paused(paused);
+        cluster.run_well(6 * MINUTE);
+        assert!(cluster.objects[&reboot("n1")].timed_out);
+        assert_eq!(cluster.created.len(), if paused { 3 } else { 6 });
+        assert!(!cluster.objects.contains_key(&reboot("n4")), "it has no place in the budget");
+        cluster.set_broken(&name("n1"), false);
+        cluster.run_well(5_000);
+        assert!(!cluster.objects.contains_key(&reboot("n1")), "clean-up goes on");
+    }
+}
+
+/// A provider, or a person, removes and re-creates the object: the time begins anew.
+#[test]
+fn a_remediation_that_was_made_again_has_its_own_time() {
+    let mut cluster = escalating();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(4 * MINUTE);
+    cluster.remove_object(&reboot("n1"));
+    cluster.run_well(3 * MINUTE);
+    assert_eq!(cluster.created.len(), 2);
+    exist(&cluster, &[reboot("n1")]);
+    assert!(!cluster.objects[&reboot("n1")].timed_out);
+}
+
+#[test]
+fn a_recovered_node_keeps_its_remediation_for_the_healthy_delay() {
+    let mut cluster = settled();
+    cluster.change_policy(|policy| policy.healthy_delay = HealthyDelay::For(minutes(10)));
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(6_000);
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(9 * MINUTE);
+    exist(&cluster, &[reboot("n1")]);
+    assert!(cluster.objects[&reboot("n1")].healthy_since.is_some());
+    let node = listed(&cluster, "n1").expect("it is listed");
+    assert!(node.healthy_delayed && node.healthy_since.is_some());
+    // It flaps: the clock begins anew.
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(6_000);
+    assert!(cluster.objects[&reboot("n1")].healthy_since.is_none());
+    let node = listed(&cluster, "n1").expect("it is listed");
+    assert!(!node.healthy_delayed && node.healthy_since.is_none());
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(9 * MINUTE);
+    exist(&cluster, &[reboot("n1")]);
+    cluster.run_well(MINUTE + 2_000);
+    exist(&cluster, &[]);
+}
+
+#[test]
+fn a_person_can_confirm_that_a_node_is_healthy() {
+    for delay in [HealthyDelay::UntilConfirmed, HealthyDelay::For(minutes(60))] {
+        let mut cluster = settled();
+        cluster.change_policy(|policy| policy.healthy_delay = delay);
+        cluster.set_broken(&name("n1"), true);
+        cluster.run_well(6_000);
+        cluster.set_broken(&name("n1"), false);
+        cluster.run_well(50 * MINUTE);
+        exist(&cluster, &[reboot("n1")]);
+        assert!(listed(&cluster, "n1").is_some_and(|node| node.healthy_delayed));
+        cluster.annotations.insert(name("n1"), vec![(CONFIRMED_HEALTHY, "")]);
+        cluster.touch(&name("n1"));
+        cluster.run_well(5_000);
+        exist(&cluster, &[]);
+        assert!(cluster.annotations.is_empty(), "it has been heard, and is taken back");
+    }
+}
+
+#[test]
+fn after_a_storm_repairs_wait_for_the_cooldown() {
+    let mut cluster = settled();
+    cluster.change_policy(|policy| policy.storm_cooldown = Some(minutes(10)));
+    cluster.run_well(2_000);
+    assert_eq!(condition(&cluster, reasons::STORM_ACTIVE), Some(Status::False));
+    for node in ["n1", "n2", "n3", "n4"] {
+        cluster.set_broken(&name(node), true);
+    }
+    cluster.run_well(10_000);
+    assert_eq!(condition(&cluster, reasons::STORM_ACTIVE), Some(Status::True));
+    // Straight to no unhealthy node at all, and then a real failure: it waits for what is left of the cooldown.
+    for node in ["n1", "n2", "n3", "n4"] {
+        cluster.set_broken(&name(node), false);
+    }
+    cluster.run_well(2_000);
+    assert_eq!(condition(&cluster, reasons::STORM_COOLDOWN_ACTIVE), Some(Status::True));
+    cluster.run_well(5 * MINUTE);
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(4 * MINUTE);
+    assert_eq!(decided(&cluster, "n1"), (Verdict::Hold, Because::StormCooldown));
+    cluster.run_well(MINUTE + 5_000);
+    exist(&cluster, &[reboot("n1")]);
+    assert_eq!(condition(&cluster, reasons::STORM_ACTIVE), Some(Status::False));
+    assert_eq!(condition(&cluster, reasons::STORM_COOLDOWN_ACTIVE), Some(Status::False));
+    // Without the field the conditions go.
+    cluster.change_policy(|policy| policy.storm_cooldown = None);
+    cluster.run_well(5_000);
+    assert_eq!(condition(&cluster, reasons::STORM_ACTIVE), None);
+}
+
+#[test]
+fn another_storm_begins_the_cooldown_anew() {
+    let mut cluster = settled();
+    cluster.change_policy(|policy| policy.storm_cooldown = Some(minutes(10)));
+    let storm = |cluster: &mut Cluster, rages: bool| {
+        for node in ["n1", "n2", "n3", "n4"] {
+            cluster.set_broken(&name(node), rages);
+        }
+        cluster.run_well(10_000);
+    };
+    storm(&mut cluster, true);
+    storm(&mut cluster, false);
+    cluster.run_well(8 * MINUTE);
+    storm(&mut cluster, true);
+    storm(&mut cluster, false);
+    cluster.run_well(8 * MINUTE);
+    assert_eq!(condition(&cluster, reasons::STORM_COOLDOWN_ACTIVE), Some(Status::True));
+    cluster.run_well(2 * MINUTE);
+    assert_eq!(condition(&cluster, reasons::STORM_COOLDOWN_ACTIVE), Some(Status::False));
+}
+
+#[test]
+fn an_excluded_node_is_left_alone_but_an_empty_label_excludes_nothing() {
+    for (value, excluded) in [("true", true), ("", false), ("false", false)] {
+        let mut cluster = settled();
+        set_label(&mut cluster, "n1", EXCLUDE_LABEL, value);
+        cluster.set_broken(&name("n1"), true);
+        cluster.run_well(8_000);
+        assert_eq!(because(&cluster, "n1") == Because::Excluded, excluded, "{value:?}");
+        assert_eq!(cluster.created.is_empty(), excluded, "{value:?}");
+    }
+}
+
+fn control_plane(cluster: &mut Cluster, nodes: &[&'static str], with_etcd: bool) {
+    for node in nodes {
+        set_label(cluster, node, "node-role.kubernetes.io/control-plane", "");
+        if with_etcd {
+            cluster.etcd.insert(format!("etcd-{node}").into(), name(node));
+        }
+    }
+    cluster.run_well(10_000);
+}
+
+#[test]
+fn the_control_plane_is_repaired_one_node_at_a_time() {
+    let mut cluster = settled();
+    control_plane(&mut cluster, &["n1", "n2", "n3"], false);
+    for node in ["n1", "n2", "n4"] {
+        cluster.set_broken(&name(node), true);
+    }
+    cluster.run_well(8_000);
+    exist(&cluster, &[reboot("n1"), reboot("n4")]);
+    assert!(cluster.objects[&reboot("n1")].control_plane);
+    assert_eq!(because(&cluster, "n2"), Because::ControlPlaneBusy { node: name("n1") });
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(8_000);
+    exist(&cluster, &[reboot("n2"), reboot("n4")]);
+}
+
+#[test]
+fn etcd_never_loses_its_majority_by_our_hand() {
+    // Hosts of etcd, those that are broken, and whether the first of these may be remediated.
+    let rows: [(&[&'static str], &[&str], bool); 7] = [
+        (&["n1"], &["n1"], false),
+        (&["n1", "n2"], &["n1"], false),
+        (&["n1", "n2", "n3"], &["n1"], true),
+        (&["n1", "n2", "n3"], &["n1", "n2"], false),
+        (&["n1", "n2", "n3", "n4"], &["n1"], true),
+        (&["n1", "n2", "n3", "n4"], &["n1", "n2"], false),
+        (&["n1", "n2", "n3", "n4", "n5"], &["n1", "n2"], true),
+    ];
+    for (hosts, broken, may) in rows {
+        let mut cluster = settled();
+        control_plane(&mut cluster, hosts, true);
+        for node in broken {
+            cluster.set_broken(&name(node), true);
+        }
+        cluster.run_well(8_000);
+        assert_eq!(cluster.objects.contains_key(&reboot("n1")), may, "{broken:?} of {hosts:?}");
+        assert_eq!(matches!(because(&cluster, "n1"), Because::EtcdQuorum { .. }), !may, "{broken:?} of {hosts:?}");
+    }
+}
+
+fn lease(node: &str, holder: &str, cluster: &Cluster, lasts_for: Duration) -> NodeLease {
+    NodeLease {
+        name: format!("node-{node}").into(),
+        uid: "theirs".into(),
+        version: Version("1".into()),
+        holder: holder.into(),
+        acquired_at: cluster.now().wall,
+        renewed_at: cluster.now().wall,
+        lasts_for,
+        transitions: 3,
+    }
+}
+
+#[test]
+fn a_node_that_somebody_else_holds_is_left_alone_until_the_lease_ends() {
+    let mut cluster = settled();
+    cluster.set_node_lease(lease("n1", "NodeMaintenance-n1", &cluster, minutes(10)));
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(9 * MINUTE);
+    assert_eq!(decided(&cluster, "n1"), (Verdict::Hold, Because::Held { holder: name("NodeMaintenance-n1") }));
+    cluster.run_well(MINUTE + 1_000);
+    exist(&cluster, &[reboot("n1")]);
+    assert_eq!(&*cluster.node_leases["node-n1"].holder, "NodeHealthCheck-workers");
+}
+
+#[test]
+fn the_lease_is_held_while_the_remediation_exists_and_then_given_back() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(120 * MINUTE);
+    let lease = &cluster.node_leases["node-n1"];
+    assert!(lease.renewed_at.after(lease.lasts_for) > cluster.now().wall, "it has been renewed");
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(5_000);
+    assert!(cluster.node_leases.is_empty());
+}
+
+#[test]
+fn a_remediation_whose_node_is_gone_is_kept_while_busy_but_not_beyond_its_step() {
+    let mut cluster = escalating();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(6_000);
+    cluster.change_object(&reboot("n1"), |object| object.processing = true);
+    cluster.run_well(1_000);
+    cluster.broken_since.remove("n1");
+    cluster.list(resus_core::facts::Source::Nodes);
+    cluster.run_well(4 * MINUTE);
+    exist(&cluster, &[reboot("n1")]);
+    cluster.run_well(2 * MINUTE);
+    exist(&cluster, &[]);
+    assert_eq!(listed(&cluster, "n1"), None, "nothing is left that could block the check");
+}
+
+#[test]
+fn a_node_that_fails_again_and_again_is_remediated_ever_more_slowly_and_not_for_ever() {
+    let mut cluster = settled();
+    let repeat = Repeat { max: 3, within: minutes(120), backoff: minutes(5), max_backoff: minutes(8) };
+    cluster.change_policy(|policy| policy.repeat = Some(repeat));
+    let fail = |cluster: &mut Cluster| {
+        cluster.set_broken(&name("n1"), true);
+        cluster.run_well(7_000);
+        let started = !cluster.remediated().is_empty();
+        if started {
+            cluster.set_broken(&name("n1"), false);
+            cluster.run_well(3_000);
+        }
+        started
+    };
+    assert!(fail(&mut cluster));
+    assert!(!fail(&mut cluster));
+    assert_eq!(because(&cluster, "n1"), Because::BackingOff { times: 1 });
+    cluster.run_well(5 * MINUTE);
+    assert_eq!(cluster.created.len(), 2, "five minutes after the first");
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(3_000);
+    assert!(!fail(&mut cluster));
+    cluster.run_well(7 * MINUTE);
+    assert_eq!(cluster.created.len(), 2);
+    cluster.run_well(MINUTE);
+    assert_eq!(cluster.created.len(), 3, "not ten but eight minutes after the second");
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(3_000);
+    assert!(!fail(&mut cluster));
+    cluster.run_well(60 * MINUTE);
+    assert_eq!(because(&cluster, "n1"), Because::RemediatedTooOften { times: 3, within: minutes(120) });
+    cluster.run_well(60 * MINUTE);
+    assert_eq!(cluster.created.len(), 4, "when the first is two hours ago");
+}
+
+#[test]
+fn a_node_that_never_reports_is_unhealthy_after_the_startup_timeout() {
+    let mut cluster = settled();
+    cluster.silent.insert(name("n1"));
+    cluster.touch(&name("n1"));
+    cluster.run_well(60 * MINUTE);
+    assert!(matches!(because(&cluster, "n1"), Because::NeverReported { .. }));
+    cluster.change_policy(|policy| policy.startup_timeout = Some(minutes(120)));
+    cluster.run_well(30 * MINUTE);
+    assert!(cluster.created.is_empty());
+    cluster.run_well(60 * MINUTE);
+    exist(&cluster, &[reboot("n1")]);
+}
+
+#[test]
+fn a_dry_run_decides_and_reports_but_changes_nothing() {
+    let mut cluster = settled();
+    cluster.change_policy(|policy| policy.mode = Mode::DryRun);
+    cluster.set_broken(&name("n1"), true);
+    let mut writes = Vec::new();
+    for _ in 0..200 {
+        cluster.hear_all();
+        let plan = cluster.turn();
+        writes.extend(plan.effects.iter().map(|effect| effect.key().verb()));
+        while !cluster.requests.is_empty() {
+            cluster.execute(0, crate::model::Fate::Done);
+        }
+        cluster.time += 100;
+    }
+    writes.sort_unstable();
+    writes.dedup();
+    assert_eq!(writes, ["event", "lease", "status"]);
+    assert_eq!(decided(&cluster, "n1"), (Verdict::Hold, Because::DryRun { key: reboot("n1") }));
+    assert!(listed(&cluster, "n1").expect("it is listed").held.as_ref().is_some_and(|why| why.contains("dry run")));
+}
+
+#[test]
+fn a_dark_zone_stops_repair_there_and_nowhere_else() {
+    let mut cluster = Cluster::new(9, Threshold::MaxUnhealthy(Amount::Percent(40)), Duration::from_secs(5));
+    for (at, zone) in ["a", "a", "a", "b", "b", "b", "c", "c", "c"].into_iter().enumerate() {
+        set_label(&mut cluster, Box::leak(format!("n{at}").into_boxed_str()), "zone", zone);
+    }
+    cluster.change_policy(|policy| policy.topology_key = Some("zone".into()));
+    cluster.run_well(10_000);
+    for node in ["n0", "n1", "n2", "n3"] {
+        cluster.set_broken(&name(node), true);
+    }
+    cluster.run_well(8_000);
+    exist(&cluster, &[reboot("n3")]);
+    assert!(matches!(because(&cluster, "n0"), Because::ZoneDark { not_healthy: 3, allowed: 1, of: 3, .. }));
+    // Without zones four of nine are too many.
+    cluster.change_policy(|policy| policy.topology_key = None);
+    cluster.set_broken(&name("n4"), true);
+    cluster.run_well(8_000);
+    assert!(matches!(because(&cluster, "n0"), Because::TooManyUnhealthy { .. }));
+}
+
+#[test]
+fn a_remediation_that_lasts_for_two_days_is_flagged_once() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(47 * 60 * MINUTE);
+    assert!(!cluster.objects[&reboot("n1")].flagged_old);
+    cluster.run_well(2 * 60 * MINUTE);
+    assert!(cluster.objects[&reboot("n1")].flagged_old);
+    assert_eq!(cluster.run_well(10 * 60 * MINUTE), 0);
+}
+
+#[test]
+fn the_default_check_yields_to_one_that_somebody_wrote() {
+    let mut cluster = settled();
+    cluster.check.is_default = true;
+    cluster.change_policy(|_| ());
+    let mut younger = cluster.check.clone();
+    (younger.name, younger.uid, younger.is_default) = ("zz".into(), "zz".into(), false);
+    younger.created_at = cluster.now().wall;
+    let at = cluster.now();
+    cluster.run_well(1_000);
+    cluster.world.apply(resus_core::input::Input::Seen(resus_core::input::Fact::Check(younger)), at);
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(6_000);
+    let plan = now(&cluster);
+    let of_default = plan.decisions.iter().find(|decision| &*decision.check == "workers" && &*decision.node == "n1");
+    assert_eq!(of_default.expect("it is decided on").because, Because::Overlapping { owner: name("zz") });
+}
+
+/// What the reference kept for ever, and then refused every change of the check.
+#[test]
+fn a_node_that_vanishes_without_a_remediation_leaves_no_trace() {
+    let mut cluster = settled();
+    for node in ["n0", "n1", "n2", "n3"] {
+        cluster.set_broken(&name(node), true);
+    }
+    cluster.run_well(8_000);
+    assert!(listed(&cluster, "n1").is_some());
+    cluster.broken_since.remove("n1");
+    cluster.list(resus_core::facts::Source::Nodes);
+    cluster.run_well(5_000);
+    assert_eq!(listed(&cluster, "n1"), None);
+}
+
+#[test]
+fn marks_are_written_once() {
+    let mut cluster = escalating();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(5 * MINUTE + 5_000);
+    let mut marks = 0;
+    for _ in 0..100 {
+        cluster.hear_all();
+        let plan = cluster.turn();
+        marks += plan.effects.iter().filter(|effect| matches!(effect, Effect::Mark { .. })).count();
+        while !cluster.requests.is_empty() {
+            cluster.execute(0, crate::model::Fate::Done);
+        }
+        cluster.time += 1_000;
+    }
+    assert!(marks <= 1, "{marks}");
+}
