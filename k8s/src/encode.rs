@@ -154,6 +154,7 @@ fn check_status(status: &CheckStatus, written_at: Wall) -> NodeHealthCheckStatus
         phase: status.phase.to_string(),
         reason: status.reason.to_string(),
         last_update_time: Some(time(written_at.whole_seconds())),
+        ..NodeHealthCheckStatus::default()
     }
 }
 
@@ -170,11 +171,13 @@ fn unhealthy_node(node: &resus_core::nhc::UnhealthyNode) -> UnhealthyNode {
         },
         started: Some(time(remediation.started_at)),
         template_name: remediation.template.as_ref().map(ToString::to_string),
+        ..Remediation::default()
     };
     UnhealthyNode {
         name: node.name.to_string(),
         remediations: node.remediations.iter().map(remediation).collect(),
         conditions_healthy_timestamp: node.healthy_since.map(time),
+        ..UnhealthyNode::default()
     }
 }
 

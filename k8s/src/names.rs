@@ -7,6 +7,8 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub const CHECK_API_VERSION: &str = "remediation.medik8s.io/v1alpha1";
 pub const CHECK_KIND: &str = "NodeHealthCheck";
 pub const CHECK_PLURAL: &str = "nodehealthchecks";
+/// The check that is created where there is none; with our label on it, it is ours.
+pub const DEFAULT_CHECK: &str = "nhc-worker-default";
 
 /// On every remediation, as remediators select on it.
 pub const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "node-healthcheck-controller");
@@ -29,8 +31,19 @@ pub const CONFIRMED_HEALTHY: &str = "remediation.medik8s.io/manually-confirmed-h
 pub const AGGREGATION: (&str, &str) = ("rbac.ext-remediation/aggregate-to-ext-remediation", "true");
 
 /// The annotations of checks, templates and remediations that anybody asks for.
-pub const ANNOTATIONS: [&str; 7] =
-    [NODE_NAME, TEMPLATE_NAME, MULTIPLE_TEMPLATES, TAKE_OVER, TIMED_OUT, HEALTHY_DELAY, OLD_FLAG.0];
+pub const ANNOTATIONS: [&str; 11] = [
+    NODE_NAME,
+    TEMPLATE_NAME,
+    MULTIPLE_TEMPLATES,
+    TAKE_OVER,
+    TOPOLOGY_KEY,
+    REPEAT,
+    NODE_STARTUP_TIMEOUT,
+    MODE,
+    TIMED_OUT,
+    HEALTHY_DELAY,
+    OLD_FLAG.0,
+];
 
 /// The annotations of Nodes that anybody asks for; all others are dropped while decoding.
 pub const NODE_ANNOTATIONS: [&str; 3] =
@@ -38,6 +51,11 @@ pub const NODE_ANNOTATIONS: [&str; 3] =
 
 /// On an object whose definition others installed: take care of it all the same.
 pub const TAKE_OVER: &str = "resus.dev/take-over";
+/// On a check: fields of ours, for where a definition that others installed would drop them from the spec.
+pub const TOPOLOGY_KEY: &str = "resus.dev/topologyKey";
+pub const REPEAT: &str = "resus.dev/repeat";
+pub const NODE_STARTUP_TIMEOUT: &str = "resus.dev/nodeStartupTimeout";
+pub const MODE: &str = "resus.dev/mode";
 
 /// The Lease of the leader, in the namespace where resus is installed.
 pub const LEADER_LEASE: &str = "resus-controller";

@@ -3,17 +3,16 @@
 //! Objects are decoded straight into the few facts that decisions need; the rest of an 11 KB Node is
 //! skipped while it is read. What cannot be decoded is an error with a sentence, for this object alone.
 
+mod policy;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::escalate::TEMPLATE_SUFFIX;
-use resus_core::facts::{
-    Amount, Check, Condition, HealthyDelay, Invalid, Kind, Mode, Name, Node, Object, ObjectKey, Policy, Requirement, Rule,
-    Selector, Step, Taint, Threshold, Version,
-};
+use resus_core::facts::{Check, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Taint, Version};
 use resus_core::input::Fact;
 use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
 use resus_core::time::Wall;
@@ -21,12 +20,8 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::crd::nhc::{NodeHealthCheckSpec, NodeHealthCheckStatus};
+use crate::crd::nhc::NodeHealthCheckStatus;
 use crate::names;
-use crate::quantity::{self, IntOrPercent};
-
-/// Without any threshold in the check.
-const DEFAULT_THRESHOLD: Threshold = Threshold::MaxUnhealthy(Amount::Percent(49));
 
 pub fn node(json: &[u8]) -> serde_json::Result<Node> {
     serde_json::from_slice::<NodeView>(json).map(NodeView::into_facts)
@@ -53,12 +48,8 @@ pub fn object(json: &[u8], kind: &Kind) -> serde_json::Result<Object> {
 }
 
 pub fn definition(json: &[u8]) -> serde_json::Result<Fact> {
-    serde_json::from_slice::<MetaOnly>(json).map(|MetaOnly { metadata }| Fact::Definition {
-        ours: metadata
-            .labels
-            .is_some_and(|labels| labels.get(names::MANAGED_BY_LABEL).is_some_and(|value| value == names::MANAGER)),
-        name: metadata.name.into(),
-    })
+    serde_json::from_slice::<MetaOnly>(json)
+        .map(|MetaOnly { metadata }| Fact::Definition { ours: metadata.is_labelled_ours(), name: metadata.name.into() })
 }
 
 #[derive(Deserialize)]
@@ -104,6 +95,11 @@ struct Meta {
 impl Meta {
     fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.iter().find(|(own, _)| &**own == key).map(|(_, value)| &**value)
+    }
+
+    fn is_labelled_ours(&self) -> bool {
+        let value = self.labels.as_ref().and_then(|labels| labels.get(names::MANAGED_BY_LABEL));
+        value.is_some_and(|value| value == names::MANAGER)
     }
 
     fn created_at(&self) -> Wall {
@@ -211,13 +207,13 @@ struct CheckView {
 impl CheckView {
     fn into_facts(self) -> Check {
         let CheckView { metadata, spec, status } = self;
-        let policy = serde_json::from_value(spec).map_err(|error| invalid(format!("spec: {error}"))).and_then(policy);
+        let policy = policy::read(&spec, &metadata);
         // A status that somebody mangled is not ours any more: it is written anew.
         let status = serde_json::from_value(status).map(check_status).unwrap_or_default();
         Check {
             created_at: metadata.created_at(),
             take_over: metadata.annotation(names::TAKE_OVER) == Some("true"),
-            is_default: false,
+            is_default: metadata.name == names::DEFAULT_CHECK && metadata.is_labelled_ours(),
             name: metadata.name.into(),
             uid: metadata.uid.into(),
             version: Version(metadata.resource_version.into()),
@@ -226,115 +222,6 @@ impl CheckView {
             status,
         }
     }
-}
-
-fn policy(spec: NodeHealthCheckSpec) -> Result<Policy, Invalid> {
-    Ok(Policy {
-        selector: selector(spec.selector.as_ref())?,
-        rules: rules(&spec)?,
-        threshold: threshold(&spec)?,
-        steps: vec![Step { template: template(&spec)?, timeout: None }],
-        pause_requests: spec.pause_requests.into_iter().map(Into::into).collect(),
-        healthy_delay: HealthyDelay::None,
-        storm_cooldown: None,
-        mode: Mode::Act,
-        topology_key: None,
-        repeat: None,
-        startup_timeout: None,
-    })
-}
-
-fn selector(selector: Option<&LabelSelector>) -> Result<Selector, Invalid> {
-    let selector = selector.cloned().unwrap_or_default();
-    let labels = selector.match_labels.unwrap_or_default().into_iter();
-    let mut requirements: Vec<Requirement> = labels.map(|(key, value)| Requirement::In(key.into(), vec![value.into()])).collect();
-    for expression in selector.match_expressions.unwrap_or_default() {
-        let (key, values) = (Box::from(expression.key), expression.values.unwrap_or_default());
-        let values: Vec<Box<str>> = values.into_iter().map(Into::into).collect();
-        requirements.push(match (expression.operator.as_str(), values.is_empty()) {
-            ("In", false) => Requirement::In(key, values),
-            ("NotIn", false) => Requirement::NotIn(key, values),
-            ("Exists", true) => Requirement::Exists(key),
-            ("DoesNotExist", true) => Requirement::DoesNotExist(key),
-            (operator @ ("In" | "NotIn"), true) => {
-                return Err(invalid(format!("spec.selector: {operator} on {key} needs at least one value")));
-            }
-            (operator @ ("Exists" | "DoesNotExist"), false) => {
-                return Err(invalid(format!("spec.selector: {operator} on {key} takes no values")));
-            }
-            (operator, _) => {
-                return Err(invalid(format!(
-                    "spec.selector: {operator:?} is no operator: write In, NotIn, Exists or DoesNotExist"
-                )));
-            }
-        });
-    }
-    Ok(Selector(requirements))
-}
-
-fn rules(spec: &NodeHealthCheckSpec) -> Result<Vec<Rule>, Invalid> {
-    if spec.unhealthy_conditions.is_empty() {
-        return Err(invalid(
-            "spec.unhealthyConditions is empty: nothing would ever be unhealthy; leave it out for the defaults".into(),
-        ));
-    }
-    let rule = |condition: &crate::crd::nhc::UnhealthyCondition| {
-        let what = format!("spec.unhealthyConditions, {}={}", condition.kind, condition.status);
-        let lasts_for = quantity::parse_duration(&condition.duration).map_err(|error| invalid(format!("{what}: {error}")))?;
-        let lasts_for = lasts_for.non_negative().ok_or_else(|| invalid(format!("{what}: the duration must not be negative")))?;
-        Ok(Rule { kind: condition.kind.as_str().into(), status: condition.status.as_str().into(), lasts_for })
-    };
-    spec.unhealthy_conditions.iter().map(rule).collect()
-}
-
-fn threshold(spec: &NodeHealthCheckSpec) -> Result<Threshold, Invalid> {
-    let amount = |field: &str, value: &IntOrPercent| match value {
-        IntOrPercent::Int(count) if *count < 0 => Err(invalid(format!("{field} must not be negative: {count}"))),
-        IntOrPercent::Int(count) => Ok(Amount::Count(u32::try_from(*count).unwrap_or(u32::MAX))),
-        IntOrPercent::Percent(percent) => Ok(Amount::Percent((*percent).min(100))),
-    };
-    match (&spec.min_healthy, &spec.max_unhealthy) {
-        (Some(_), Some(_)) => Err(invalid("minHealthy and maxUnhealthy cannot be specified at the same time".into())),
-        (Some(min), None) => amount("minHealthy", min).map(Threshold::MinHealthy),
-        (None, Some(max)) => amount("maxUnhealthy", max).map(Threshold::MaxUnhealthy),
-        (None, None) => Ok(DEFAULT_THRESHOLD),
-    }
-}
-
-fn template(spec: &NodeHealthCheckSpec) -> Result<ObjectKey, Invalid> {
-    let reference = &spec.remediation_template;
-    let given = |field: &Option<String>, name: &str| -> Result<Name, Invalid> {
-        let value = field.as_deref().filter(|value| !value.is_empty());
-        value.map(Into::into).ok_or_else(|| invalid(format!("spec.remediationTemplate.{name} is missing")))
-    };
-    let kind = Kind { api_version: given(&reference.api_version, "apiVersion")?, kind: given(&reference.kind, "kind")? };
-    if kind.kind.strip_suffix(TEMPLATE_SUFFIX).is_none_or(str::is_empty) {
-        return Err(invalid(format!(
-            "spec.remediationTemplate.kind is {}: the kind of a template ends with Template",
-            kind.kind
-        )));
-    }
-    if !kind.api_version.split_once('/').is_some_and(|(group, version)| is_name(group) && is_name(version)) {
-        return Err(invalid(format!("spec.remediationTemplate.apiVersion is {:?}: write group/version", kind.api_version)));
-    }
-    if !kind.kind.chars().all(|c| c.is_ascii_alphanumeric()) {
-        return Err(invalid(format!("spec.remediationTemplate.kind is {:?}: a kind has letters and digits", kind.kind)));
-    }
-    let name = given(&reference.name, "name")?;
-    let namespace: Option<Name> = reference.namespace.as_deref().filter(|namespace| !namespace.is_empty()).map(Into::into);
-    if let Some(bad) = [Some(&name), namespace.as_ref()].into_iter().flatten().find(|name| !is_name(name)) {
-        return Err(invalid(format!(
-            "spec.remediationTemplate: {bad:?} is no name: names have lower-case letters, digits, dashes and dots"
-        )));
-    }
-    Ok(ObjectKey { kind, namespace, name })
-}
-
-/// As far as a path is concerned; the API server knows the finer rules.
-fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && text.len() <= 253
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.')
 }
 
 fn check_status(status: NodeHealthCheckStatus) -> CheckStatus {

@@ -8,7 +8,7 @@ use clap::Args;
 use resus_k8s::crd;
 use resus_k8s::rbac::{self, Component};
 
-/// Write the files to apply to a cluster: CRDs, accounts, roles.
+/// Write the files to apply to a cluster: CRDs, admission policies, accounts, roles.
 #[derive(Args)]
 pub struct Manifests {
     /// The folder to write to.
@@ -57,6 +57,7 @@ fn files(namespace: &str) -> Result<BTreeMap<String, String>> {
         let name = format!("crds/{}.yaml", crd.metadata.name.as_deref().context("a CRD has a name")?);
         files.insert(name, documents(&[serde_json::to_value(crd)?])?);
     }
+    files.insert("crds/policy.yaml".into(), documents(&crd::policy::deletion())?);
     files.insert("rbac.yaml".into(), documents(&rbac::manifests(Component::Controller, namespace))?);
     Ok(files)
 }
