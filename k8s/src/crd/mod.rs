@@ -1,6 +1,8 @@
 //! Which kinds do we define?
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt as _;
 
 use crate::names::{MANAGED_BY_LABEL, MANAGER};
@@ -28,8 +30,10 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 
 /// To a rule, a field that is null is there. The reference's definitions take no nulls either.
 fn without_nulls(schema: &mut JSONSchemaProps) {
-    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{JSONSchemaPropsOrArray, JSONSchemaPropsOrBool};
     schema.nullable = None;
+    if let Some(allowed) = &mut schema.enum_ {
+        allowed.retain(|value| !value.0.is_null());
+    }
     schema.properties.iter_mut().flat_map(|all| all.values_mut()).for_each(without_nulls);
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
         without_nulls(items);

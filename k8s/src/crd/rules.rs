@@ -18,6 +18,7 @@ const CONDITIONS_MAX: u32 = 100;
 const STEPS_MAX: u32 = 20;
 const PAUSE_REQUESTS_MAX: u32 = 100;
 const LABELS_MAX: u32 = 100;
+const EXPRESSIONS_MAX: u32 = 20;
 const VALUES_MAX: u32 = 1000;
 /// Of durations: the longest one that Go prints has 26 characters.
 const DURATION_MAX: u32 = 100;
@@ -82,12 +83,9 @@ pub fn no_machine_deletion_step() -> Rule {
 }
 
 pub fn selector(_: &mut SchemaGenerator) -> Schema {
-    let key = |what: &str| {
-        rule(
-            format!("self.matches('{LABEL_KEY}')"),
-            format!("Invalid selector: {what} is no label key: write one such as node-role.kubernetes.io/worker"),
-        )
-    };
+    let said = "Invalid selector: a key is no label key: write one such as node-role.kubernetes.io/worker";
+    let key = rule(format!("self.matches('{LABEL_KEY}')"), said);
+    let labels = rule(format!("self.all(key, key.matches('{LABEL_KEY}'))"), said);
     let value = rule(
         format!("self.matches('{LABEL_VALUE}')"),
         "Invalid selector: a label value has at most 63 letters, digits, dashes, dots and underscores, and begins and ends with a letter or digit",
@@ -103,12 +101,13 @@ pub fn selector(_: &mut SchemaGenerator) -> Schema {
                 "type": "object",
                 "description": "Labels that a node must have, all of them, with these values.",
                 "maxProperties": LABELS_MAX,
+                "x-kubernetes-validations": [labels],
                 "additionalProperties": {"type": "string", "maxLength": 63, "x-kubernetes-validations": [value]},
             },
             "matchExpressions": {
                 "type": "array",
                 "description": "Requirements on the labels of a node, all of which must hold.",
-                "maxItems": LABELS_MAX,
+                "maxItems": EXPRESSIONS_MAX,
                 "x-kubernetes-list-type": "atomic",
                 "items": {
                     "type": "object",
@@ -118,7 +117,7 @@ pub fn selector(_: &mut SchemaGenerator) -> Schema {
                             "type": "string",
                             "description": "The label's key.",
                             "maxLength": LABEL_KEY_MAX,
-                            "x-kubernetes-validations": [key("key")],
+                            "x-kubernetes-validations": [key],
                         },
                         "operator": {
                             "type": "string",
@@ -218,16 +217,14 @@ fn template_reference() -> Schema {
 
 pub fn steps(generator: &mut SchemaGenerator) -> Schema {
     let items = generator.subschema_for::<EscalatingRemediation>();
-    let twice = "self.filter(step, self.filter(other, other.order == step.order).size() > 1)";
-    let said = format!(
-        "'EscalatingRemediation Order must be unique: found duplicate order ' + string({twice}[0].order) + ': write a different number for each'"
-    );
+    let once = "self.all(step, self.exists_one(other, other.order == step.order))";
+    let said = "EscalatingRemediation Order must be unique: found duplicate order: write a different number for each";
     json_schema!({
         "type": "array",
         "items": items,
         "maxItems": STEPS_MAX,
         "x-kubernetes-list-type": "atomic",
-        "x-kubernetes-validations": [explained(format!("{twice}.size() == 0"), said)],
+        "x-kubernetes-validations": [rule(once, said)],
     })
 }
 
