@@ -159,7 +159,7 @@ fn escalations() -> Vec<Bad> {
             escalate(json!([step("A", 1, "60s")])),
             "spec.escalatingRemediations[0].remediationTemplate",
             "end with Template: write it as in",
-            Says("spec.escalatingRemediations[0].remediationTemplate.kind is A"),
+            Says("spec.escalatingRemediations[0].remediationTemplate.kind is \"A\""),
         ),
         bad(
             escalate(json!([without_order])),

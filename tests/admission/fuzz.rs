@@ -9,32 +9,38 @@ use crate::{bad, check, good, read};
 const SPECS: u32 = 10_000;
 const SEED: u64 = 20_261_117;
 
-/// What admission cannot see, and so only reading finds. Nothing so far: annotations, which it does not see either,
-/// are not drawn here.
-const FOUND_ONLY_WHEN_READ: [&str; 0] = [];
+/// What passes admission and is not understood, with the reason. Annotations, which admission does not see either, are
+/// not drawn here.
+const FOUND_ONLY_WHEN_READ: [&str; 1] = [
+    // The embedded server keeps 3.0 as it is; a real one stores 3, or refuses it where a text would do, too.
+    "floating point",
+];
 
 #[tokio::test]
 async fn random_specs_are_read_or_refused_with_a_sentence() {
     let mut side = Side::embedded();
     let mut draw = Draw(SEED);
-    let (mut taken, mut understood) = (0, 0);
+    let (mut taken, mut refused) = (0, 0);
     for number in 0..SPECS {
         let spec = draw.spec();
         let object = check(&format!("c{number}"), &spec);
-        let policy = read(&object).policy;
+        // As written, which is what a definition without rules lets through.
+        if let Err(why) = read(&object).policy {
+            refused += 1;
+            assert!(why.0.len() > 10 && !why.0.contains('\n'), "{spec}: {:?}", why.0);
+        }
         let answer = side.ask(Method::POST, &format!("{CHECKS}?dryRun=All"), "application/json", &object).await;
         assert!(matches!(answer.code, 201 | 400 | 422), "{spec}: {} {}", answer.code, answer.message());
-        understood += u32::from(policy.is_ok());
-        let Err(why) = policy else {
-            taken += u32::from(answer.is_ok());
-            continue;
-        };
-        assert!(why.0.len() > 10 && !why.0.contains('\n'), "{spec}: {:?}", why.0);
-        let excused = FOUND_ONLY_WHEN_READ.iter().any(|reason| why.0.contains(reason));
-        assert!(!answer.is_ok() || excused, "{spec} is taken, but not understood: {}", why.0);
+        if answer.is_ok() {
+            taken += 1;
+            // As stored, with what the server adds and drops.
+            let why = read(&answer.body).policy.err().map(|why| why.0);
+            let excused = why.iter().any(|why| FOUND_ONLY_WHEN_READ.iter().any(|reason| why.contains(reason)));
+            assert!(why.is_none() || excused, "{spec} is taken, but not understood: {why:?}");
+        }
     }
     // If nearly all were nonsense, nothing would have been shown.
-    assert!(taken > SPECS / 20 && understood > SPECS / 20, "{taken} taken, {understood} understood");
+    assert!(taken > SPECS / 5 && refused > SPECS / 5, "{taken} taken, {refused} not understood");
 }
 
 /// Splitmix64: the same specs in each run.

@@ -23,7 +23,8 @@ const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 #[expect(clippy::large_enum_variant, reason = "there is one of them")]
 pub enum Side {
     Embedded(Server),
-    Real(Client, Cluster),
+    /// The cluster ends with it.
+    Real(Client, #[expect(dead_code, reason = "held, not used")] Cluster),
 }
 
 pub struct Answer {

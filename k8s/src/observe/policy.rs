@@ -77,7 +77,9 @@ impl Spec<'_> {
 const DURATIONS: &str = "a duration such as 300s, 5m or 1h30m, in quotes";
 
 fn decode<T: DeserializeOwned>(value: &Value, place: &str, write: &str) -> Result<T, Invalid> {
-    T::deserialize(value).map_err(|error| invalid(format!("{place}: {error}: write {write}")))
+    // What was written may be in the error as it is; conditions and events have one line.
+    let on_one_line = |error: serde_json::Error| error.to_string().replace(char::is_control, " ");
+    T::deserialize(value).map_err(|error| invalid(format!("{place}: {}: write {write}", on_one_line(error))))
 }
 
 fn go_duration(text: &str, place: &str) -> Result<GoDuration, Invalid> {
@@ -180,16 +182,17 @@ fn rules(spec: &Spec) -> Result<Vec<Rule>, Invalid> {
             "spec.unhealthyConditions is empty: nothing would ever be unhealthy; leave it out for the defaults".into(),
         ));
     }
-    conditions.iter().map(rule).collect()
+    conditions.iter().enumerate().map(|(number, condition)| rule(number, condition)).collect()
 }
 
-fn rule(condition: &UnhealthyCondition) -> Result<Rule, Invalid> {
+fn rule(number: usize, condition: &UnhealthyCondition) -> Result<Rule, Invalid> {
     let UnhealthyCondition { kind, status, duration: lasts_for } = condition;
-    let place = format!("spec.unhealthyConditions, {kind}={status}");
+    let place = format!("spec.unhealthyConditions[{number}]");
     if kind.is_empty() || status.is_empty() {
         return Err(invalid(format!("{place}: type and status must not be empty: write them as in Ready and \"False\"")));
     }
-    Ok(Rule { kind: kind.as_str().into(), status: status.as_str().into(), lasts_for: duration(lasts_for, &place)? })
+    let lasts_for = duration(lasts_for, &format!("{place}.duration"))?;
+    Ok(Rule { kind: kind.as_str().into(), status: status.as_str().into(), lasts_for })
 }
 
 fn threshold(spec: &Spec) -> Result<Option<Threshold>, Invalid> {
@@ -273,7 +276,7 @@ fn template(reference: &ObjectReference, place: &str) -> Result<ObjectKey, Inval
     };
     let kind = Kind { api_version: given(&reference.api_version, "apiVersion")?, kind: given(&reference.kind, "kind")? };
     if kind.kind.strip_suffix(TEMPLATE_SUFFIX).is_none_or(str::is_empty) {
-        return Err(invalid(format!("{place}.kind is {}: the kind of a template ends with Template", kind.kind)));
+        return Err(invalid(format!("{place}.kind is {:?}: the kind of a template ends with Template", kind.kind)));
     }
     if !kind.api_version.split_once('/').is_some_and(|(group, version)| is_name(group) && is_name(version)) {
         return Err(invalid(format!("{place}.apiVersion is {:?}: write group/version", kind.api_version)));
