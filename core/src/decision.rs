@@ -250,6 +250,11 @@ impl Because {
         }
     }
 
+    /// A remediation may be created within moments.
+    pub fn is_about_to_start(&self) -> bool {
+        matches!(self, Because::Looking | Because::Holding | Because::Queued | Because::Creating { .. } | Because::NotLeading)
+    }
+
     /// Is it the same reason, apart from numbers that change with every other node in a storm?
     pub fn is_like(&self, other: &Because) -> bool {
         match (self, other) {

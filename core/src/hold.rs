@@ -15,6 +15,8 @@ const DEFAULT_FOR: Duration = Duration::from_secs(600);
 /// A little longer than the step, so that it never ends before what it stands for.
 const BUFFER: Duration = Duration::from_secs(60);
 
+const HOLDER_PREFIX: &str = "NodeHealthCheck-";
+
 #[derive(Debug, PartialEq, Eq)]
 pub enum Standing<'a> {
     /// Nobody has it, or whoever had it has let it expire; this would take it.
@@ -80,7 +82,12 @@ fn ends_at(world: &World, lease: &NodeLease, now: Now) -> Mono {
 }
 
 pub fn holder(check: &Check) -> Name {
-    format!("NodeHealthCheck-{}", check.name).into()
+    format!("{HOLDER_PREFIX}{}", check.name).into()
+}
+
+/// The check that a holder stands for.
+pub fn check_of(holder: &str) -> Option<&str> {
+    holder.strip_prefix(HOLDER_PREFIX)
 }
 
 pub fn lease_name(node: &str) -> Name {

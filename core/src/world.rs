@@ -192,6 +192,11 @@ impl World {
         }
     }
 
+    /// Nobody else takes care of any check.
+    pub fn owns_all_checks(&self) -> bool {
+        self.claim == Claim::All || (self.claim == Claim::Marked && self.definition_is_ours == Some(true))
+    }
+
     pub fn is_synced(&self, source: &Source) -> bool {
         self.feeds.get(source).is_some_and(|feed| feed.synced)
     }

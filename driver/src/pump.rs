@@ -230,7 +230,7 @@ impl Pump {
         for source in &plan.watches {
             let served = match source {
                 Source::Objects(kind) => self.world.served(kind).cloned(),
-                Source::Nodes | Source::Checks | Source::Kinds => None,
+                Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd => None,
             };
             match self.watches.get(source) {
                 Some(watching) if watching.served == served => continue,

@@ -60,7 +60,16 @@ fn fact(effect: &Effect, body: &[u8]) -> serde_json::Result<Option<Fact>> {
         Effect::Status { .. } => Some(Fact::Check(observe::check(body)?)),
         Effect::Discover { api_version } => Some(kinds(api_version, body)?),
         // Of these the watch tells.
-        Effect::Create(_) | Effect::Delete { .. } | Effect::Read { .. } | Effect::Emit(_) | Effect::Lease(_) => None,
+        Effect::Create(_)
+        | Effect::Delete { .. }
+        | Effect::Read { .. }
+        | Effect::Mark { .. }
+        | Effect::Unconfirm { .. }
+        | Effect::HoldNode(_)
+        | Effect::ReleaseNode { .. }
+        | Effect::LeaseNamespace
+        | Effect::Emit(_)
+        | Effect::Lease(_) => None,
     })
 }
 

@@ -6,14 +6,15 @@
 use http::{Method, Request, header};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use resus_core::effect::{Creation, Effect};
+use resus_core::effect::{Creation, Effect, Hold, Mark};
 use resus_core::facts::{Name, ObjectKey};
 use resus_core::lease::{LeaseEffect, REQUEST_TIMEOUT, Record};
 use resus_core::nhc::{CheckStatus, Event};
+use resus_core::repeat::Recent;
 use resus_core::time::Wall;
 use serde_json::{Value, json};
 
-use crate::crd::nhc::{NodeHealthCheckStatus, Remediation, UnhealthyNode};
+use crate::crd::nhc::{NodeHealthCheckStatus, RecentRemediation, Remediation, UnhealthyNode};
 use crate::names;
 use crate::observe::timestamp;
 
@@ -30,6 +31,30 @@ pub fn encode(effect: &Effect, namespace: &str) -> Request<Vec<u8>> {
             request(Method::DELETE, object_path(key, plural, true), Some(body))
         }
         Effect::Read { key, plural } => request(Method::GET, object_path(key, plural, true), None),
+        Effect::Mark { key, plural, uid, mark } => {
+            let (annotation, value) = match mark {
+                Mark::TimedOut(at) => (names::TIMED_OUT, json!(seconds(*at))),
+                Mark::HealthySince(since) => (names::HEALTHY_DELAY, json!(since.map(seconds))),
+                Mark::Old => (names::OLD_FLAG.0, json!(names::OLD_FLAG.1)),
+            };
+            // Another object of the same name has another uid, and refuses.
+            let patch = json!({"metadata": {"uid": &**uid, "annotations": {annotation: value}}});
+            merge(object_path(key, plural, true), &patch)
+        }
+        Effect::Unconfirm { node } => {
+            let patch = json!({"metadata": {"annotations": {names::CONFIRMED_HEALTHY: null}}});
+            merge(format!("/api/v1/nodes/{}", escape(node)), &patch)
+        }
+        Effect::HoldNode(hold) => hold_node(hold),
+        Effect::ReleaseNode { lease } => {
+            let same = json!({"uid": &*lease.uid, "resourceVersion": &*lease.version.0});
+            let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": same});
+            request(Method::DELETE, format!("{}/{}", leases(names::NODE_LEASES), escape(&lease.name)), Some(body))
+        }
+        Effect::LeaseNamespace => {
+            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::NODE_LEASES}});
+            request(Method::POST, "/api/v1/namespaces".into(), Some(body))
+        }
         Effect::Discover { api_version } => request(Method::GET, api_root(api_version), None),
         Effect::Emit(event) => emit(event),
         Effect::Status { check, version, status, written_at } => {
@@ -98,8 +123,56 @@ fn emit(event: &Event) -> Request<Vec<u8>> {
     request(Method::POST, format!("/api/v1/namespaces/{}/events", names::EVENT_NAMESPACE), Some(body))
 }
 
+fn merge(path: String, patch: &Value) -> Request<Vec<u8>> {
+    let mut request = request(Method::PATCH, path, Some(patch.clone()));
+    request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/merge-patch+json"));
+    request
+}
+
+fn hold_node(hold: &Hold) -> Request<Vec<u8>> {
+    let same_holder = hold.before.as_ref().filter(|before| before.holder == hold.holder);
+    let transitions = hold.before.as_ref().map_or(0, |before| before.transitions + u32::from(same_holder.is_none()));
+    let acquired_at = same_holder.map_or(hold.at, |before| before.acquired_at);
+    let mut body = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": &*hold.name,
+            "namespace": names::NODE_LEASES,
+            // It goes with the Node.
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": &*hold.node, "uid": &*hold.node_uid}],
+        },
+        "spec": {
+            "holderIdentity": &*hold.holder,
+            "leaseDurationSeconds": i32::try_from(hold.lasts_for.as_secs()).unwrap_or(i32::MAX),
+            "acquireTime": micros(acquired_at),
+            "renewTime": micros(hold.at),
+            "leaseTransitions": i32::try_from(transitions).unwrap_or(i32::MAX),
+        },
+    });
+    match &hold.before {
+        None => request(Method::POST, leases(names::NODE_LEASES), Some(body)),
+        Some(before) => {
+            body["metadata"]["resourceVersion"] = json!(&*before.version.0);
+            request(Method::PUT, format!("{}/{}", leases(names::NODE_LEASES), escape(&hold.name)), Some(body))
+        }
+    }
+}
+
+fn leases(namespace: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace))
+}
+
+fn micros(at: Wall) -> String {
+    timestamp(at).strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+fn seconds(at: Wall) -> String {
+    timestamp(at.whole_seconds()).to_string()
+}
+
 fn lease(effect: &LeaseEffect, namespace: &str) -> Request<Vec<u8>> {
-    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace));
+    let leases = leases(namespace);
     let one = format!("{leases}/{}", names::LEADER_LEASE);
     match effect {
         LeaseEffect::Namespace => {
@@ -113,7 +186,6 @@ fn lease(effect: &LeaseEffect, namespace: &str) -> Request<Vec<u8>> {
 }
 
 fn lease_body(record: &Record, namespace: &str) -> Value {
-    let micros = |at: Wall| timestamp(at).strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
     let mut body = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -153,8 +225,8 @@ fn check_status(status: &CheckStatus, written_at: Wall) -> NodeHealthCheckStatus
         conditions: status.conditions.iter().map(condition).collect(),
         phase: status.phase.to_string(),
         reason: status.reason.to_string(),
+        recent_remediations: status.recent.iter().map(recent).collect(),
         last_update_time: Some(time(written_at.whole_seconds())),
-        ..NodeHealthCheckStatus::default()
     }
 }
 
@@ -170,15 +242,20 @@ fn unhealthy_node(node: &resus_core::nhc::UnhealthyNode) -> UnhealthyNode {
             ..ObjectReference::default()
         },
         started: Some(time(remediation.started_at)),
+        timed_out: remediation.timed_out_at.map(time),
         template_name: remediation.template.as_ref().map(ToString::to_string),
-        ..Remediation::default()
     };
     UnhealthyNode {
         name: node.name.to_string(),
         remediations: node.remediations.iter().map(remediation).collect(),
         conditions_healthy_timestamp: node.healthy_since.map(time),
-        ..UnhealthyNode::default()
+        healthy_delayed: node.healthy_delayed,
+        held: node.held.as_ref().map(ToString::to_string),
     }
+}
+
+fn recent(recent: &Recent) -> RecentRemediation {
+    RecentRemediation { name: recent.node.to_string(), started: recent.started_at.iter().map(|at| time(*at)).collect() }
 }
 
 fn time(at: Wall) -> Time {

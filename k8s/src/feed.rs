@@ -1,7 +1,7 @@
 //! How is a source listed and watched?
 
 use http::{Method, Request, header};
-use resus_core::facts::{Name, Served, Source};
+use resus_core::facts::{Served, Source};
 use resus_core::input::{Fact, Gone, Input};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,12 +21,19 @@ const ONLY_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;
 /// `served` is how the API serves the kind of [`Source::Objects`]; the others are well known.
 pub fn list(source: &Source, served: Option<&Served>, page: Option<&str>) -> Request<Vec<u8>> {
     let page = page.map(|page| format!("&continue={}", escape(page))).unwrap_or_default();
-    get(format!("{}?limit={PAGE}{page}", path(source, served)), source, ONLY_METADATA_LIST)
+    get(format!("{}?limit={PAGE}{page}{}", path(source, served), selector(source)), source, ONLY_METADATA_LIST)
 }
 
 pub fn watch(source: &Source, served: Option<&Served>, version: &str) -> Request<Vec<u8>> {
     let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}");
-    get(format!("{}?{query}", path(source, served)), source, ONLY_METADATA)
+    get(format!("{}?{query}{}", path(source, served), selector(source)), source, ONLY_METADATA)
+}
+
+fn selector(source: &Source) -> String {
+    match source {
+        Source::Etcd => format!("&labelSelector={}", escape(names::ETCD_PODS.1)),
+        Source::Nodes | Source::Checks | Source::Kinds | Source::Objects(_) | Source::NodeLeases => String::new(),
+    }
 }
 
 fn path(source: &Source, served: Option<&Served>) -> String {
@@ -38,13 +45,15 @@ fn path(source: &Source, served: Option<&Served>) -> String {
             let plural = served.map_or(&kind.kind, |served| &served.plural);
             format!("{}/{}", api_root(&kind.api_version), escape(plural))
         }
+        Source::NodeLeases => format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", names::NODE_LEASES),
+        Source::Etcd => format!("/api/v1/namespaces/{}/pods", names::ETCD_PODS.0),
     }
 }
 
 fn get(uri: String, source: &Source, only_metadata: &str) -> Request<Vec<u8>> {
     let accept = match source {
         Source::Kinds => only_metadata,
-        Source::Nodes | Source::Checks | Source::Objects(_) => "application/json",
+        Source::Nodes | Source::Checks | Source::Objects(_) | Source::NodeLeases | Source::Etcd => "application/json",
     };
     Request::builder()
         .method(Method::GET)
@@ -138,12 +147,14 @@ fn seen(source: &Source, json: &[u8]) -> Input {
         Source::Nodes => observe::node(json).map(Fact::Node),
         Source::Checks => observe::check(json).map(Fact::Check),
         Source::Kinds => observe::definition(json),
+        Source::NodeLeases => observe::node_lease(json).map(Fact::NodeLease),
+        Source::Etcd => observe::etcd(json),
         Source::Objects(kind) => observe::object(json, kind).map(Fact::Object),
     };
     match fact {
         Ok(fact) => Input::Seen(fact),
         Err(error) => {
-            let name = serde_json::from_slice::<NameOnly>(json).map_or_else(|_| "?".into(), |view| full_name(&view));
+            let name = serde_json::from_slice::<NameOnly>(json).map_or_else(|_| "?".into(), |view| view.metadata.full_name());
             Input::Unreadable { source: source.clone(), name, why: error.to_string().into() }
         }
     }
@@ -156,6 +167,8 @@ fn gone(source: &Source, json: &[u8]) -> serde_json::Result<Input> {
         Source::Nodes => Gone::Node(metadata.name.into()),
         Source::Checks => Gone::Check(metadata.name.into()),
         Source::Kinds => Gone::Definition { name: metadata.name.into() },
+        Source::NodeLeases => Gone::NodeLease(metadata.name.into()),
+        Source::Etcd => Gone::Etcd { pod: metadata.full_name() },
         Source::Objects(kind) => {
             let key = resus_core::facts::ObjectKey {
                 kind: kind.clone(),
@@ -165,13 +178,6 @@ fn gone(source: &Source, json: &[u8]) -> serde_json::Result<Input> {
             Gone::Object(key, metadata.uid.into())
         }
     }))
-}
-
-fn full_name(view: &NameOnly) -> Name {
-    match &view.metadata.namespace {
-        Some(namespace) => format!("{namespace}/{}", view.metadata.name).into(),
-        None => view.metadata.name.as_str().into(),
-    }
 }
 
 fn version_of(json: &[u8]) -> Option<String> {

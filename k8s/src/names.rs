@@ -59,6 +59,10 @@ pub const MODE: &str = "resus.dev/mode";
 
 /// The Lease of the leader, in the namespace where resus is installed.
 pub const LEADER_LEASE: &str = "resus-controller";
+/// Where the operators of the medik8s family keep their Leases on nodes.
+pub const NODE_LEASES: &str = "medik8s-leases";
+/// The namespace and labels of etcd's mirror Pods.
+pub const ETCD_PODS: (&str, &str) = ("kube-system", "component=etcd");
 /// Events on cluster-scoped objects go there.
 pub const EVENT_NAMESPACE: &str = "default";
 /// The source of the reference's events, on which users filter.

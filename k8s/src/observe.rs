@@ -8,13 +8,16 @@ mod policy;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::escalate::TEMPLATE_SUFFIX;
-use resus_core::facts::{Check, Condition, Invalid, Kind, Name, Node, Object, ObjectKey, Taint, Version};
+use resus_core::facts::{Check, Condition, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, Taint, Version};
 use resus_core::input::Fact;
 use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
+use resus_core::repeat::Recent;
 use resus_core::time::Wall;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -52,6 +55,41 @@ pub fn definition(json: &[u8]) -> serde_json::Result<Fact> {
         .map(|MetaOnly { metadata }| Fact::Definition { ours: metadata.is_labelled_ours(), name: metadata.name.into() })
 }
 
+/// A Lease on a node.
+pub fn node_lease(json: &[u8]) -> serde_json::Result<NodeLease> {
+    let lease: Lease = serde_json::from_slice(json)?;
+    let (metadata, spec) = (lease.metadata, lease.spec.unwrap_or_default());
+    let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
+    Ok(NodeLease {
+        name: metadata.name.unwrap_or_default().into(),
+        uid: metadata.uid.unwrap_or_default().into(),
+        version: Version(metadata.resource_version.unwrap_or_default().into()),
+        holder: spec.holder_identity.unwrap_or_default().into(),
+        acquired_at: spec.acquire_time.map_or(Wall(0), |time| wall(time.0)),
+        renewed_at: spec.renew_time.map_or(Wall(0), |time| wall(time.0)),
+        lasts_for: Duration::from_secs(seconds),
+        transitions: spec.lease_transitions.and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+    })
+}
+
+/// A Pod of etcd. One that is not bound yet runs nowhere.
+pub fn etcd(json: &[u8]) -> serde_json::Result<Fact> {
+    #[derive(Deserialize)]
+    struct PodView {
+        metadata: Names,
+        #[serde(default)]
+        spec: PodSpecView,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct PodSpecView {
+        #[serde(default)]
+        node_name: String,
+    }
+    let pod: PodView = serde_json::from_slice(json)?;
+    Ok(Fact::Etcd { pod: pod.metadata.full_name(), node: pod.spec.node_name.into() })
+}
+
 #[derive(Deserialize)]
 struct MetaOnly {
     metadata: Meta,
@@ -69,6 +107,15 @@ pub struct Names {
     pub namespace: Option<String>,
     #[serde(default)]
     pub uid: String,
+}
+
+impl Names {
+    pub fn full_name(&self) -> Name {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name).into(),
+            None => self.name.as_str().into(),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -237,9 +284,14 @@ fn check_status(status: NodeHealthCheckStatus) -> CheckStatus {
         healthy: status.healthy_nodes,
         unhealthy: status.unhealthy_nodes.into_iter().map(unhealthy_node).collect(),
         conditions: status.conditions.into_iter().map(condition).collect(),
+        recent: status.recent_remediations.into_iter().map(recent).collect(),
         phase: status.phase.into(),
         reason: status.reason.into(),
     }
+}
+
+fn recent(recent: crate::crd::nhc::RecentRemediation) -> Recent {
+    Recent { node: recent.name.into(), started_at: recent.started.into_iter().map(|time| wall(time.0)).collect() }
 }
 
 fn unhealthy_node(node: crate::crd::nhc::UnhealthyNode) -> UnhealthyNode {
@@ -256,12 +308,15 @@ fn unhealthy_node(node: crate::crd::nhc::UnhealthyNode) -> UnhealthyNode {
             uid: resource.uid.unwrap_or_default().into(),
             started_at: remediation.started.map_or(Wall(0), |time| wall(time.0)),
             template: remediation.template_name.map(Into::into),
+            timed_out_at: remediation.timed_out.map(|time| wall(time.0)),
         }
     };
     UnhealthyNode {
         name: node.name.into(),
         remediations: node.remediations.into_iter().map(remediation).collect(),
         healthy_since: node.conditions_healthy_timestamp.map(|time| wall(time.0)),
+        healthy_delayed: node.healthy_delayed,
+        held: node.held.map(Into::into),
     }
 }
 
@@ -296,7 +351,7 @@ impl ObjectView {
                 Some(_) | None => None,
             },
             timed_out: metadata.annotation(names::TIMED_OUT).is_some(),
-            healthy_since: metadata.annotation(names::HEALTHY_DELAY).map(Into::into),
+            healthy_since: metadata.annotation(names::HEALTHY_DELAY).and_then(|text| text.parse().ok()).map(wall),
             flagged_old: metadata.annotation(names::OLD_FLAG.0).is_some(),
             body: kind.kind.ends_with(TEMPLATE_SUFFIX).then(|| body(spec.as_ref())),
             owners: metadata.owner_references.unwrap_or_default().into_iter().map(|owner| owner.uid).collect(),

@@ -31,6 +31,7 @@ pub enum Scope {
     Cluster,
     /// The namespace where resus is installed.
     OwnNamespace,
+    Namespace(&'static str),
 }
 
 pub struct Right {
@@ -50,6 +51,30 @@ pub const RIGHTS: &[Right] = &[
         resources: &["nodes"],
         verbs: &["get", "list", "watch"],
         why: "judge nodes by their conditions, and look once more before anything starts",
+    },
+    Right {
+        component: Component::Controller,
+        scope: Scope::Cluster,
+        group: "",
+        resources: &["nodes"],
+        verbs: &["patch"],
+        why: "take back the annotation by which a person confirmed that a node is healthy",
+    },
+    Right {
+        component: Component::Controller,
+        scope: Scope::Namespace(names::NODE_LEASES),
+        group: "coordination.k8s.io",
+        resources: &["leases"],
+        verbs: &["list", "watch", "create", "update", "delete"],
+        why: "keep off nodes that others have out of service, and others off those that we have",
+    },
+    Right {
+        component: Component::Controller,
+        scope: Scope::Namespace(names::ETCD_PODS.0),
+        group: "",
+        resources: &["pods"],
+        verbs: &["list", "watch"],
+        why: "know which nodes etcd runs on, so as never to take its majority",
     },
     Right {
         component: Component::Controller,
@@ -118,7 +143,7 @@ pub fn manifests(component: Component, namespace: &str) -> Vec<Value> {
     let (label, value) = names::AGGREGATION;
     let selector =
         LabelSelector { match_labels: Some([(label.to_owned(), value.to_owned())].into()), ..LabelSelector::default() };
-    vec![
+    let mut objects = vec![
         object(&Namespace {
             metadata: ObjectMeta { name: Some(namespace.into()), ..ObjectMeta::default() },
             ..Namespace::default()
@@ -145,13 +170,27 @@ pub fn manifests(component: Component, namespace: &str) -> Vec<Value> {
             role_ref: role_ref("ClusterRole", &aggregation),
             subjects: Some(vec![subject.clone()]),
         }),
-        object(&Role { metadata: meta(account, true), rules: Some(rules(component, Scope::OwnNamespace)) }),
-        object(&RoleBinding {
-            metadata: meta(account, true),
+    ];
+    // The namespaces of others may be missing, and are left alone if they are not.
+    let elsewhere = RIGHTS.iter().filter(|right| right.component == component).filter_map(|right| match right.scope {
+        Scope::Namespace(namespace) => Some(namespace),
+        Scope::Cluster | Scope::OwnNamespace => None,
+    });
+    let places = elsewhere.map(|namespace| (namespace, Scope::Namespace(namespace)));
+    for (place, scope) in [(namespace, Scope::OwnNamespace)].into_iter().chain(places) {
+        let meta = ObjectMeta { namespace: Some(place.into()), ..meta(account, true) };
+        if place == names::NODE_LEASES {
+            let metadata = ObjectMeta { name: Some(place.into()), ..ObjectMeta::default() };
+            objects.push(object(&Namespace { metadata, ..Namespace::default() }));
+        }
+        objects.push(object(&Role { metadata: meta.clone(), rules: Some(rules(component, scope)) }));
+        objects.push(object(&RoleBinding {
+            metadata: meta,
             role_ref: role_ref("Role", account),
-            subjects: Some(vec![subject]),
-        }),
-    ]
+            subjects: Some(vec![subject.clone()]),
+        }));
+    }
+    objects
 }
 
 fn rules(component: Component, scope: Scope) -> Vec<PolicyRule> {

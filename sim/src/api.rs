@@ -33,10 +33,13 @@ pub enum Topic {
     Definitions,
     Remediations,
     Templates,
+    Leases,
+    Pods,
 }
 
 impl Topic {
-    pub const ALL: [Topic; 5] = [Topic::Nodes, Topic::Checks, Topic::Definitions, Topic::Remediations, Topic::Templates];
+    pub const ALL: [Topic; 7] =
+        [Topic::Nodes, Topic::Checks, Topic::Definitions, Topic::Remediations, Topic::Templates, Topic::Leases, Topic::Pods];
 
     pub fn of(path: &str) -> Option<Topic> {
         path.split('/').find_map(|segment| match segment {
@@ -45,6 +48,8 @@ impl Topic {
             "customresourcedefinitions" => Some(Topic::Definitions),
             "rebootremediations" => Some(Topic::Remediations),
             "rebootremediationtemplates" => Some(Topic::Templates),
+            "leases" => Some(Topic::Leases),
+            "pods" => Some(Topic::Pods),
             _ => None,
         })
     }

@@ -145,6 +145,8 @@ fn topic(source: &Source) -> Option<Topic> {
         Source::Nodes => Some(Topic::Nodes),
         Source::Checks => Some(Topic::Checks),
         Source::Kinds => Some(Topic::Definitions),
+        Source::NodeLeases => Some(Topic::Leases),
+        Source::Etcd => Some(Topic::Pods),
         Source::Objects(kind) => Topic::of(&format!("{}s", kind.kind.to_lowercase())),
     }
 }

@@ -224,8 +224,14 @@ impl Simulation {
                 }
                 return;
             }
-            Effect::Look { .. } | Effect::Read { .. } | Effect::Discover { .. } => return,
-            Effect::Emit(_) | Effect::Status { .. } => Vec::new(),
+            // A Lease is renewed while its remediation lasts.
+            Effect::Look { .. } | Effect::Read { .. } | Effect::Discover { .. } | Effect::HoldNode(_) => return,
+            Effect::Emit(_)
+            | Effect::Status { .. }
+            | Effect::Mark { .. }
+            | Effect::Unconfirm { .. }
+            | Effect::ReleaseNode { .. }
+            | Effect::LeaseNamespace => Vec::new(),
         };
         self.trace.count(effect.key().verb());
         self.violated(found);

@@ -1,6 +1,6 @@
 //! How do the nodes of one check stand, and may anything start under it?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Draft, sources};
 use crate::decision::{Because, Verdict};
@@ -10,6 +10,7 @@ use crate::facts::{Check, EXCLUDE_LABEL, Mode, Name, Object, ObjectKey, Policy, 
 use crate::flight::Clearance;
 use crate::gate::{self, Storm, Tally};
 use crate::health::{Health, Known, assess};
+use crate::hold;
 use crate::nhc::{Findings, Found, Remediation, UnhealthyNode};
 use crate::repeat::Recent;
 use crate::time::Wall;
@@ -100,16 +101,20 @@ impl<'a> Draft<'a> {
         let round = Round { check, policy, doubt, workshops, first_shut, next_shut, dark_zones, recent };
 
         let mut unhealthy = Vec::new();
+        let mut busy: BTreeSet<Name> = leftovers.keys().map(|node| hold::lease_name(node)).collect();
         for target in &targets {
             let (verdict, because) = self.decide(&round, target);
             unhealthy.extend(self.found(&round, target, &because));
+            if !target.mine.is_empty() || target.maybe_created.is_some() || because.is_about_to_start() {
+                busy.insert(hold::lease_name(target.name()));
+            }
             self.decided(check, target.name(), verdict, because);
         }
         for (node, objects) in &leftovers {
             let (verdict, because) = self.clear_up(&round, node, objects);
             self.decided(check, node, verdict, because);
         }
-        self.release_leftovers(&round, &targets, &leftovers);
+        self.let_go(&round, &busy);
         if let Some(source) = &round.doubt {
             return self.report_doubt(check, source);
         }

@@ -15,6 +15,7 @@ use crate::effect::Effect;
 use crate::escalate;
 use crate::facts::{Check, Kind, Name, Source};
 use crate::flight::{Clearance, grows_with_nodes};
+use crate::hold;
 use crate::time::{Mono, Now};
 use crate::world::World;
 
@@ -50,6 +51,7 @@ pub fn plan(world: &World, now: Now) -> Plan {
             }
         }
     }
+    draft.forget_checks();
     draft.finish()
 }
 
@@ -80,6 +82,20 @@ impl<'a> Draft<'a> {
             requests_left,
             remediated_by: owned.collect(),
             starting: None,
+        }
+    }
+
+    /// Leases of checks that are gone would keep the others off those nodes until they expire.
+    fn forget_checks(&mut self) {
+        let heard = [Source::Checks, Source::NodeLeases].iter().all(|source| self.world.is_fresh(source, self.now.mono));
+        if !heard || !self.world.owns_all_checks() {
+            return;
+        }
+        for lease in self.world.node_leases.values() {
+            let gone = hold::check_of(&lease.holder).is_some_and(|check| !self.world.checks.contains_key(check));
+            if gone {
+                self.send(Effect::ReleaseNode { lease: lease.clone() });
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! What is done about a node that is healthy again, gone, or no longer selected?
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Draft;
@@ -8,7 +8,7 @@ use super::check::{Round, Target};
 use crate::decision::{Because, Verdict};
 use crate::effect::{Effect, Mark};
 use crate::escalate;
-use crate::facts::{HealthyDelay, Name, Object, Source};
+use crate::facts::{HealthyDelay, Name, Object};
 use crate::hold;
 use crate::time::Wall;
 
@@ -40,13 +40,10 @@ impl<'a> Draft<'a> {
         self.remove(round, &target.mine, Because::Healthy)
     }
 
-    /// Nothing of ours is left on the node: others may have it, and a person's word has been heard.
+    /// Nothing of ours is left on the node: a person's word has been heard.
     fn rest(&mut self, round: &Round<'a>, target: &Target<'a>) {
         if !round.acts() || round.doubt.is_some() || target.maybe_created.is_some() {
             return;
-        }
-        if let Some(lease) = hold::ours(self.world, round.check, target.name()) {
-            self.send(Effect::ReleaseNode { lease: lease.clone() });
         }
         if target.known.node.is_confirmed_healthy() {
             self.send(Effect::Unconfirm { node: target.name().clone() });
@@ -137,18 +134,14 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A Lease of ours on a node that is no longer a target, with nothing left on it. Those of Nodes that are gone go with them.
-    pub(super) fn release_leftovers(&mut self, round: &Round<'a>, targets: &[Target], leftovers: &BTreeMap<Name, Vec<&Object>>) {
-        if !round.acts() || round.doubt.is_some() || !self.world.is_fresh(&Source::NodeLeases, self.now.mono) {
+    /// Gives the Leases back on nodes on which there is nothing of ours, nor about to be.
+    pub(super) fn let_go(&mut self, round: &Round<'a>, busy: &BTreeSet<Name>) {
+        if !round.acts() || round.doubt.is_some() {
             return;
         }
         let holder = hold::holder(round.check);
-        for lease in self.world.node_leases.values().filter(|lease| lease.holder == holder) {
-            let is_needed =
-                targets.iter().map(Target::name).chain(leftovers.keys()).any(|node| hold::lease_name(node) == lease.name);
-            if !is_needed {
-                self.send(Effect::ReleaseNode { lease: lease.clone() });
-            }
+        for lease in self.world.node_leases.values().filter(|lease| lease.holder == holder && !busy.contains(&lease.name)) {
+            self.send(Effect::ReleaseNode { lease: lease.clone() });
         }
     }
 }

@@ -234,6 +234,9 @@ pub struct UnhealthyNode {
     /// Its conditions are healthy again, but healthyDelay keeps its remediations.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub healthy_delayed: bool,
+    /// Why nothing is done about this node, where that is not a matter of the whole check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
