@@ -68,7 +68,7 @@ fn a_bad_spec_is_a_sentence_that_names_the_field() {
         ("unhealthyConditions", json!([]), "unhealthyConditions is empty"),
         ("unhealthyConditions", json!([{"type": "Ready", "status": "False", "duration": "5 minutes"}]), "5 minutes"),
         ("unhealthyConditions", json!([{"type": "Ready", "status": "False", "duration": "-5m"}]), "must not be negative"),
-        ("unhealthyConditions", json!("Ready"), "spec:"),
+        ("unhealthyConditions", json!("Ready"), "spec.unhealthyConditions is not a list"),
         ("selector", json!({"matchExpressions": [{"key": "k", "operator": "Resembles"}]}), "Resembles"),
         ("selector", json!({"matchExpressions": [{"key": "k", "operator": "In"}]}), "at least one value"),
         ("selector", json!({"matchExpressions": [{"key": "k", "operator": "Exists", "values": ["v"]}]}), "takes no values"),

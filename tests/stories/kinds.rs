@@ -54,8 +54,8 @@ async fn a_check_is_disabled_while_its_template_is_away() {
 async fn bad_and_overlapping_checks_do_not_stop_others() {
     let Some(stage) = stage(Cluster::builder()).await else { return };
     stage.nodes(4).await;
-    // Kubernetes does not check the operators of a selector inside a custom resource.
-    stage.apply(&check_yaml("bad", 5, "50%").replace("operator: Exists", "operator: Resembles")).await;
+    // The definition's rules do not see annotations.
+    stage.apply(&check_yaml("bad", 5, "50%").replace("name: bad", "name: bad\n  annotations: {resus.dev/mode: Sometimes}")).await;
     stage.check("older", 5, "50%").await;
     until(Duration::from_secs(5), "a second passes, for creation times have whole seconds", || async {
         let older = stage.checks_api().get("older").await.ok()?;
@@ -66,17 +66,19 @@ async fn bad_and_overlapping_checks_do_not_stop_others() {
     stage.check("a-younger", 5, "50%").await;
     let kubeconfig = stage.account().await;
     let controller = stage.controller("controller", &kubeconfig);
-    let status = stage.until_status("bad", "the bad selector is named", |status| status["phase"] == "Disabled").await;
-    assert!(status["reason"].as_str().is_some_and(|reason| reason.contains("Resembles")), "{status}");
+    let status = stage.until_status("bad", "the bad annotation is named", |status| status["phase"] == "Disabled").await;
+    assert!(status["reason"].as_str().is_some_and(|reason| reason.contains("Sometimes")), "{status}");
 
     stage.condition("n1", "Ready", "False", 60).await;
     stage.until_remediations(&["n1"]).await;
     stage.until_status("older", "the older one acts", |status| status["phase"] == "Remediating").await;
     controller.wait_for_log("the older check older is responsible", SOON).await.expect("the younger one says why it does not");
 
-    // When the older check goes, the younger one is responsible.
+    // When the older check goes, the younger one is responsible. It goes when nothing runs any more.
+    stage.kubectl(&["patch", "nhc", "older", "--type=merge", "-p", r#"{"spec":{"pauseRequests":["it goes"]}}"#]).await;
+    stage.remediations_api().delete("n1", &DeleteParams::default()).await.expect("it can be deleted");
+    stage.until_status("older", "nothing runs any more", |status| status["unhealthyNodes"][0]["remediations"].is_null()).await;
     stage.checks_api().delete("older", &DeleteParams::default()).await.expect("it can be deleted");
-    stage.remediations_api().delete("n1", &DeleteParams::default()).await.expect("nobody collects garbage here");
     stage.until_status("a-younger", "the younger one acts", |status| status["phase"] == "Remediating").await;
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use resus_harness::{Cluster, holds_for};
+use kube::api::DeleteParams;
+use resus_harness::{Cluster, holds_for, until};
 use serde_json::json;
 
 use crate::stage::{SOON, bare_stage, stage};
@@ -99,7 +100,12 @@ async fn roles_are_aggregated_and_leftovers_collected() {
     let _controller = stage.controller("controller", &kubeconfig);
     stage.condition("n1", "Ready", "False", 60).await;
     stage.until_remediations(&["n1"]).await;
-    stage.kubectl(&["delete", "nhc", "workers"]).await;
+    // Where our policy does not keep it.
+    stage.kubectl(&["delete", "validatingadmissionpolicybinding", "nodehealthcheck-deletion.resus.dev"]).await;
+    until(SOON, "the check can be deleted", || async {
+        stage.checks_api().delete("workers", &DeleteParams::default()).await.ok()
+    })
+    .await;
     stage.until_remediations(&[]).await;
 }
 
