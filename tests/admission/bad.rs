@@ -144,6 +144,12 @@ fn escalations() -> Vec<Bad> {
             Says("EscalatingRemediation Timeout must be at least one minute: found timeout 59.999s: write 60s or longer"),
         ),
         bad(
+            escalate(json!([step("ATemplate", 1, "59999999µs")])),
+            "spec.escalatingRemediations[0].timeout",
+            "Timeout must be at least one minute: found timeout 59999999µs",
+            Says("Timeout must be at least one minute"),
+        ),
+        bad(
             escalate(json!([step("ATemplate", 1, "five minutes")])),
             "spec.escalatingRemediations[0].timeout",
             "is not a duration: write numbers with units",

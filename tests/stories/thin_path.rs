@@ -126,34 +126,3 @@ async fn it_needs_nothing_but_the_crds() {
     stage.until_remediations(&["n2"]).await;
     stage.kubectl(&["get", "lease", "-n", "poison-pill", "resus-controller"]).await;
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_checks_are_refused_with_what_to_write_instead() {
-    let Some(stage) = bare_stage(Cluster::builder()).await else { return };
-    let good = crate::stage::check_yaml("bad", 300, "1");
-    for (from, to, says) in [
-        ("maxUnhealthy: \"1\"", "maxUnhealthy: \"1\"\n  minHealthy: 2", "cannot be specified at the same time"),
-        ("maxUnhealthy: \"1\"", "maxUnhealthy: -1", "maxUnhealthy"),
-        ("maxUnhealthy: \"1\"", "maxUnhealthy: 150%", "maxUnhealthy"),
-        ("maxUnhealthy: \"1\"", "maxUnhealthy: many", "maxUnhealthy"),
-        ("duration: 300s", "duration: 5 minutes", "duration"),
-        ("duration: 300s", "duration: \"300\"", "duration"),
-        ("kind: RebootRemediationTemplate", "kind: RebootRemediation", "ends with Template"),
-        ("kind: RebootRemediationTemplate", "kind: Template", "ends with Template"),
-        ("    name: reboot\n", "", "needs apiVersion, kind and name"),
-        ("{type: DiskBroken, status: \"True\", duration: 300s}", "{type: Ready, status: \"False\", duration: 9s}", "uplicate"),
-        ("{type: DiskBroken, status: \"True\", duration: 300s}", "{type: \"\", status: \"True\", duration: 9s}", "type"),
-    ] {
-        let yaml = good.replace(from, to);
-        assert_ne!(yaml, good, "{from} is in the check");
-        let error = stage.cluster.apply(&yaml).await.expect_err(&format!("{to} is refused"));
-        assert!(format!("{error:#}").contains(says), "{to}: {error:#}");
-    }
-    for (from, to) in [
-        ("maxUnhealthy: \"1\"", "minHealthy: \"3\""),
-        ("maxUnhealthy: \"1\"", "maxUnhealthy: 3"),
-        ("duration: 300s", "duration: 1.5h30µs"),
-    ] {
-        stage.apply(&good.replace(from, to)).await;
-    }
-}

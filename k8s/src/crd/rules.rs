@@ -2,7 +2,7 @@
 //!
 //! Each rule ends in what to write instead. Where the reference's webhook has words for a mistake, ours begin with
 //! them, since people search for them. The language is the part of CEL that both Kubernetes and our embedded server
-//! evaluate alike: `type()` and the unit `µs` are not in it.
+//! evaluate alike: `type()` is not in it, and `duration()` does not know the unit `µs`.
 //!
 //! The limits on lengths are generous. They are there because the API server multiplies them into the worst cost of a
 //! rule and refuses definitions that could become too dear.
@@ -27,8 +27,10 @@ const NAME_MAX: u32 = 253;
 /// A prefix, a slash, and the 63 characters of a label's name.
 const LABEL_KEY_MAX: u32 = 317;
 
-const DURATION: &str = "^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$";
-const SIGNED_DURATION: &str = "^-?([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$";
+const DURATION: &str = "^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$";
+const SIGNED_DURATION: &str = "^-?([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$";
+/// The embedded server's `duration` knows this unit under its ASCII name only.
+const SELF: &str = "duration(self.replace('µs', 'us'))";
 const COUNT_OR_PERCENT: &str = "^((100|[0-9]{1,2})%|[0-9]{1,18})$";
 const NAME: &str = "^[-.a-z0-9]+$";
 const LABEL_KEY: &str =
@@ -238,7 +240,7 @@ pub fn signed_duration(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub fn positive_duration(_: &mut SchemaGenerator) -> Schema {
-    let positive = format!("!self.matches('{DURATION}') || duration(self) > duration('0s')");
+    let positive = format!("!self.matches('{DURATION}') || {SELF} > duration('0s')");
     duration_with(
         DURATION,
         "5m or 1h30m",
@@ -247,14 +249,14 @@ pub fn positive_duration(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub fn step_timeout(_: &mut SchemaGenerator) -> Schema {
-    let long_enough = format!("!self.matches('{DURATION}') || duration(self) >= duration('1m')");
+    let long_enough = format!("!self.matches('{DURATION}') || {SELF} >= duration('1m')");
     let said = "'EscalatingRemediation Timeout must be at least one minute: found timeout ' + self + ': write 60s or longer'";
     duration_with(DURATION, "60s, 5m or 1h30m", vec![explained(long_enough, said)])
 }
 
 /// Go's durations end at 292 years, and texts for longer ones cannot be compared.
 fn duration_with(pattern: &str, examples: &str, mut more: Vec<Value>) -> Schema {
-    let shaped = format!("self.matches('{pattern}') && duration(self) <= duration('2562047h')");
+    let shaped = format!("self.matches('{pattern}') && {SELF} <= duration('2562047h')");
     let mut rules = vec![rule(shaped, format!("is not a duration: write numbers with units, such as {examples}"))];
     rules.append(&mut more);
     json_schema!({"type": "string", "maxLength": DURATION_MAX, "x-kubernetes-validations": rules})
@@ -273,7 +275,7 @@ pub fn topology_key(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub fn backoff_below_its_max() -> Rule {
-    Rule::new("!has(self.backoff) || !has(self.maxBackoff) || duration(self.backoff) <= duration(self.maxBackoff)")
+    Rule::new("!has(self.backoff) || !has(self.maxBackoff) || duration(self.backoff.replace('µs', 'us')) <= duration(self.maxBackoff.replace('µs', 'us'))")
         .message("backoff must not be longer than maxBackoff: write a longer maxBackoff")
         .field_path(".backoff")
 }
