@@ -130,7 +130,22 @@ fn escalations() -> Vec<Bad> {
     without_order.as_object_mut().expect("it is one").remove("order");
     let mut many = escalation()["escalatingRemediations"].clone();
     many.as_array_mut().expect("it is one").extend((10..30).map(|order| step("ATemplate", order, "60s")));
+    let with = |field: &str, value: &str| {
+        let mut step = step("ATemplate", 1, "60s");
+        step["remediationTemplate"][field] = json!(value);
+        escalate(json!([step]))
+    };
+    let inner = "spec.escalatingRemediations[0].remediationTemplate";
     vec![
+        bad(
+            with("name", ""),
+            inner,
+            "needs apiVersion, kind and name of a template",
+            Says("remediationTemplate.name is missing"),
+        ),
+        bad(with("apiVersion", "v1"), inner, "must be a group and a version", Says("write group/version")),
+        bad(with("name", "A"), inner, "the name of a template has lower-case letters", Says("is no name")),
+        bad(with("namespace", "A"), inner, "the namespace of a template has lower-case letters", Says("is no name")),
         bad(
             escalate(json!([step("ATemplate", 3, "60s"), step("BTemplate", 1, "60s"), step("CTemplate", 3, "60s")])),
             place,
@@ -304,6 +319,7 @@ fn ours() -> Vec<Bad> {
         bad(repeat("within", json!("0s")), "spec.repeat.within", "must be longer than 0s", Says("must be longer than 0s")),
         bad(repeat("within", json!("day")), "spec.repeat.within", unit, Says("is not a duration")),
         bad(json!({"repeat": {"max": 1}}), "spec.repeat.within", "Required value", Says("missing field `within`: write")),
+        bad(repeat("maxBackoff", json!("-5m")), "spec.repeat.maxBackoff", unit, Says("must not be negative")),
         bad(repeat("backoff", json!("-5m")), "spec.repeat.backoff", unit, Says("must not be negative")),
         bad(
             json!({"repeat": {"max": 3, "within": "1h", "backoff": "10m", "maxBackoff": "5m"}}),

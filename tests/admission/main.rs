@@ -5,6 +5,7 @@ mod fuzz;
 mod good;
 mod running;
 mod side;
+mod without;
 
 use resus_core::facts::Check;
 use resus_k8s::observe;

@@ -34,8 +34,12 @@ pub struct Answer {
 
 impl Side {
     pub fn embedded() -> Side {
+        Side::embedded_with(crd::all().into_iter().map(|crd| json!(crd)).collect())
+    }
+
+    pub fn embedded_with(definitions: Vec<Value>) -> Side {
         let mut server = Server::new(1, NOW);
-        let definitions = crd::all().into_iter().map(|crd| (DEFINITIONS, json!(crd)));
+        let definitions = definitions.into_iter().map(|crd| (DEFINITIONS, crd));
         for (path, object) in definitions.chain(POLICIES.into_iter().zip(crd::policy::deletion())) {
             let answer = ask(&mut server, &Method::POST, path, "application/json", &object);
             assert_eq!(answer.code, 201, "{}", answer.body);
