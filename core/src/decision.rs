@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::facts::{Name, ObjectKey, Source, Status};
 use crate::time::Wall;
+use crate::upgrade::Detector;
 
 /// What was decided about one node under one check.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -108,6 +109,19 @@ pub enum Because {
         not_healthy: usize,
         allowed: usize,
         of: usize,
+    },
+    /// The cluster is being upgraded.
+    Upgrading {
+        detector: Detector,
+        detail: Name,
+    },
+    /// A detector of upgrades does not work.
+    UpgradeUnknown {
+        detector: Detector,
+    },
+    /// Somebody marked the node.
+    UnderMaintenance {
+        mark: Name,
     },
     /// An older check is responsible for the node.
     Overlapping {
@@ -217,6 +231,7 @@ impl Because {
             | Because::Overlapping { .. }
             | Because::Occupied { .. }
             | Because::Refused { .. }
+            | Because::UnderMaintenance { .. }
             | Because::DryRun { .. } => true,
             Because::Healthy
             | Because::Pending(_)
@@ -231,6 +246,8 @@ impl Because {
             | Because::PolicyInvalid { .. }
             | Because::Paused { .. }
             | Because::TooManyUnhealthy { .. }
+            | Because::Upgrading { .. }
+            | Because::UpgradeUnknown { .. }
             | Because::StormCooldown
             | Because::ZoneDark { .. }
             | Because::Leaving { .. }
@@ -260,6 +277,7 @@ impl Because {
         match (self, other) {
             (Because::TooManyUnhealthy { .. }, Because::TooManyUnhealthy { .. })
             | (Because::ZoneDark { .. }, Because::ZoneDark { .. }) => true,
+            (Because::Upgrading { detector, .. }, Because::Upgrading { detector: other, .. }) => detector == other,
             _ => self == other,
         }
     }
@@ -285,6 +303,14 @@ impl fmt::Display for Because {
             Because::TooManyUnhealthy { not_healthy, allowed, of } => {
                 write!(f, "{not_healthy} of {of} nodes are not healthy, repairs go on only while at most {allowed} are")
             }
+            Because::Upgrading { detail, .. } => write!(f, "the cluster is being upgraded: {detail}"),
+            Because::UpgradeUnknown { detector } => {
+                write!(
+                    f,
+                    "it is not known whether the cluster is being upgraded: what the detector {detector} looks at cannot be read"
+                )
+            }
+            Because::UnderMaintenance { mark } => write!(f, "the node is under maintenance: it has {mark}"),
             Because::Overlapping { owner } => write!(f, "the older check {owner} is responsible for the node"),
             Because::Occupied { key } => write!(f, "{key} exists already and is not ours"),
             Because::Leaving { key } => write!(f, "the earlier {key} is still being deleted"),

@@ -45,6 +45,8 @@ pub enum Effect {
     Discover {
         api_version: Name,
     },
+    /// Which version does the server have?
+    ServerVersion,
     Emit(Event),
     /// Write the status of the check if it still has this version.
     Status {
@@ -105,6 +107,7 @@ pub enum EffectKey {
     ReleaseNode(Name),
     LeaseNamespace,
     Discover(Name),
+    ServerVersion,
     /// By the check's name, then the event's own.
     Emit(Name, Name),
     Status(Name),
@@ -124,6 +127,7 @@ impl Effect {
             Effect::ReleaseNode { lease } => EffectKey::ReleaseNode(lease.name.clone()),
             Effect::LeaseNamespace => EffectKey::LeaseNamespace,
             Effect::Discover { api_version } => EffectKey::Discover(api_version.clone()),
+            Effect::ServerVersion => EffectKey::ServerVersion,
             Effect::Emit(event) => EffectKey::Emit(event.check.clone(), event.name.clone()),
             Effect::Status { check, .. } => EffectKey::Status(check.clone()),
             Effect::Lease(_) => EffectKey::Lease,
@@ -156,6 +160,7 @@ impl EffectKey {
             EffectKey::ReleaseNode(_) => "release-node",
             EffectKey::LeaseNamespace => "namespace",
             EffectKey::Discover(_) => "discover",
+            EffectKey::ServerVersion => "version",
             EffectKey::Emit(..) => "event",
             EffectKey::Status(_) => "status",
             EffectKey::Lease => "lease",

@@ -397,6 +397,29 @@ pub struct Served {
     pub namespaced: bool,
 }
 
+/// Objects of others that tell of an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Signal {
+    /// OpenShift's.
+    ClusterVersions,
+    /// Its DaemonSet, which holds its lock.
+    Kured,
+    /// The system-upgrade-controller's.
+    Plans,
+}
+
+/// What one of them says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SignalFact {
+    Quiet,
+    Busy {
+        /// As part of a sentence.
+        what: Name,
+        /// Since when, and for how long at most, where it says so.
+        lasts: Option<(Wall, Duration)>,
+    },
+}
+
 /// What a watch is on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
@@ -409,6 +432,7 @@ pub enum Source {
     NodeLeases,
     /// Pods of etcd's members.
     Etcd,
+    Signals(Signal),
 }
 
 impl fmt::Display for Source {
@@ -420,6 +444,9 @@ impl fmt::Display for Source {
             Source::Objects(kind) => write!(f, "{kind}"),
             Source::NodeLeases => f.write_str("Leases on nodes"),
             Source::Etcd => f.write_str("etcd's Pods"),
+            Source::Signals(Signal::ClusterVersions) => f.write_str("ClusterVersions"),
+            Source::Signals(Signal::Kured) => f.write_str("the DaemonSet kured"),
+            Source::Signals(Signal::Plans) => f.write_str("Plans of the system-upgrade-controller"),
         }
     }
 }

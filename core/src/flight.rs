@@ -108,7 +108,9 @@ impl Flights {
             // To ask at once is right: nothing else will tell whose object it is if the watch is behind.
             Answer::Exists => waits_for_watch(key).then_some(Flight::Exists { retry_at: now }),
             // The watch will say what became of it; to ask again at once would only heat the wire.
-            Answer::Missing | Answer::Conflict if !matches!(key, EffectKey::Read(_) | EffectKey::Discover(_)) => {
+            Answer::Missing | Answer::Conflict
+                if !matches!(key, EffectKey::Read(_) | EffectKey::Discover(_) | EffectKey::ServerVersion) =>
+            {
                 let why = "it is gone, or another has taken its place".into();
                 Some(Flight::Refused { at: now, tries, retry_at: now.after(backoff(tries)), why })
             }
@@ -182,6 +184,7 @@ fn waits_for_watch(key: &EffectKey) -> bool {
         | EffectKey::Read(_)
         | EffectKey::LeaseNamespace
         | EffectKey::Discover(_)
+        | EffectKey::ServerVersion
         | EffectKey::Emit(..)
         | EffectKey::Status(_)
         | EffectKey::Lease => false,
@@ -198,9 +201,12 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
         | EffectKey::Unconfirm(_)
         | EffectKey::HoldNode(_)
         | EffectKey::ReleaseNode(_) => true,
-        EffectKey::LeaseNamespace | EffectKey::Discover(_) | EffectKey::Emit(..) | EffectKey::Status(_) | EffectKey::Lease => {
-            false
-        }
+        EffectKey::LeaseNamespace
+        | EffectKey::Discover(_)
+        | EffectKey::ServerVersion
+        | EffectKey::Emit(..)
+        | EffectKey::Status(_)
+        | EffectKey::Lease => false,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::effect::EffectKey;
-use crate::facts::{Check, Name, Node, NodeLease, Object, ObjectKey, Served, Source};
+use crate::facts::{Check, Name, Node, NodeLease, Object, ObjectKey, Served, Signal, SignalFact, Source};
 use crate::lease::LeaseAnswer;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +22,8 @@ pub enum Input {
     Broken(Source),
     /// The server does not know the source's kind.
     NotServed(Source),
+    /// The server does not let us list or watch it.
+    Forbidden(Source),
     /// The source is no longer watched.
     Stopped(Source),
     /// An object that cannot be read; what was known of it is in doubt.
@@ -57,6 +59,15 @@ pub enum Fact {
         api_version: Name,
         served: BTreeMap<Name, Served>,
     },
+    Signal {
+        signal: Signal,
+        name: Name,
+        says: SignalFact,
+    },
+    /// The version of the API server.
+    Server {
+        version: Name,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +78,7 @@ pub enum Gone {
     Definition { name: Name },
     NodeLease(Name),
     Etcd { pod: Name },
+    Signal { signal: Signal, name: Name },
 }
 
 impl Fact {
@@ -78,7 +90,8 @@ impl Fact {
             Fact::Definition { .. } => Some(Source::Kinds),
             Fact::NodeLease(_) => Some(Source::NodeLeases),
             Fact::Etcd { .. } => Some(Source::Etcd),
-            Fact::Kinds { .. } => None,
+            Fact::Signal { signal, .. } => Some(Source::Signals(*signal)),
+            Fact::Kinds { .. } | Fact::Server { .. } => None,
         }
     }
 }

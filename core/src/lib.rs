@@ -20,4 +20,5 @@ pub mod quorum;
 pub mod reasons;
 pub mod repeat;
 pub mod time;
+pub mod upgrade;
 pub mod world;

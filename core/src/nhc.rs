@@ -95,6 +95,8 @@ pub struct Findings {
     pub recent: Vec<Recent>,
     /// Remediations that came and went before any status could tell.
     pub brief: Vec<(Name, Remediation)>,
+    /// Is the cluster being upgraded? None: what stood there stays.
+    pub upgrading: Option<StatusCondition>,
 }
 
 /// A node that is listed as unhealthy.
@@ -144,6 +146,7 @@ pub fn status(check: &Check, findings: &Findings, now: Wall) -> CheckStatus {
 
 fn conditions(check: &Check, findings: &Findings, now: Wall) -> Vec<StatusCondition> {
     let mut conditions = vec![disabled(check, findings, now), allowed(check, findings, now)];
+    conditions.extend(findings.upgrading.as_ref().or_else(|| known(check, reasons::UPGRADING)).cloned());
     let storm = match findings.storm {
         Some(Storm::NotWatched) => return conditions,
         Some(Storm::Calm) => [(Status::False, "no storm"), (Status::False, "no storm")],
@@ -198,6 +201,8 @@ fn allowed(check: &Check, findings: &Findings, now: Wall) -> StatusCondition {
         (Some(because), _) => (Status::False, reasons::DISABLED_REASON, because.to_string()),
         (None, Some(because @ Because::Paused { .. })) => (Status::False, reasons::PAUSED, because.to_string()),
         (None, Some(because @ Because::StormCooldown)) => (Status::False, reasons::STORM, because.to_string()),
+        (None, Some(because @ Because::Upgrading { .. })) => (Status::False, reasons::UPGRADE, because.to_string()),
+        (None, Some(because @ Because::UpgradeUnknown { .. })) => (Status::False, reasons::UPGRADE_UNKNOWN, because.to_string()),
         (None, Some(because)) => (Status::False, reasons::TOO_MANY_UNHEALTHY, because.to_string()),
         (None, None) => {
             let dark = findings.dark_zones.iter().map(|because| format!("; {because}"));
@@ -216,7 +221,7 @@ fn disabled_reason(because: &Because) -> &'static str {
 }
 
 /// `since` moves only when the status of the condition does.
-fn condition(check: &Check, kind: &str, status: Status, reason: &str, message: String, now: Wall) -> StatusCondition {
+pub fn condition(check: &Check, kind: &str, status: Status, reason: &str, message: String, now: Wall) -> StatusCondition {
     let since = match known(check, kind) {
         Some(known) if known.status == status => known.since,
         Some(_) | None => now.whole_seconds(),
@@ -313,7 +318,7 @@ fn flips(check: &Check, desired: &CheckStatus, now: Wall) -> Vec<Event> {
             }
             (reasons::STORM_COOLDOWN_ACTIVE, Status::True) => (true, reasons::EVENT_STORM_COOLDOWN_STARTED),
             (reasons::REMEDIATION_ALLOWED, Status::False) if &*condition.reason != reasons::DISABLED_REASON => {
-                (&*condition.reason != reasons::PAUSED, reasons::EVENT_REMEDIATION_SKIPPED)
+                (![reasons::PAUSED, reasons::UPGRADE].contains(&&*condition.reason), reasons::EVENT_REMEDIATION_SKIPPED)
             }
             _ => continue,
         };

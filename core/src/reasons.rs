@@ -13,6 +13,8 @@ pub const STORM_COOLDOWN_ACTIVE: &str = "StormCooldownActive";
 
 /// Reason of both.
 pub const THRESHOLD_CHANGE: &str = "HealthyNodeThresholdChange";
+/// Ours: is the cluster being upgraded? Remembers over restarts when versions changed last.
+pub const UPGRADING: &str = "Upgrading";
 
 /// Reasons of `Disabled`.
 pub const ENABLED_REASON: &str = "NodeHealthCheckEnabled";
@@ -28,6 +30,21 @@ pub const STORM: &str = "StormCooldown";
 pub const DISABLED_REASON: &str = "Disabled";
 /// Something that decisions rest on is not known, or no longer certain.
 pub const STALE: &str = "Stale";
+
+/// The cluster is being upgraded, or a detector that worked does not any more.
+pub const UPGRADE: &str = "Upgrading";
+pub const UPGRADE_UNKNOWN: &str = "UpgradeUnknown";
+
+/// Reasons of `Upgrading`: which detector says so.
+pub const UPGRADING_CLUSTER_VERSION: &str = "ClusterVersion";
+pub const UPGRADING_MACHINE_CONFIG: &str = "MachineConfig";
+pub const UPGRADING_KUBELETS: &str = "KubeletVersions";
+pub const UPGRADING_SERVER: &str = "ServerVersion";
+pub const UPGRADING_KURED: &str = "KuredLock";
+pub const UPGRADING_PLANS: &str = "SystemUpgradePlan";
+pub const UPGRADING_MAINTENANCE: &str = "Maintenance";
+pub const NOT_UPGRADING: &str = "NoUpgradeSeen";
+pub const UPGRADING_OFF: &str = "DetectorsOff";
 
 /// Phases.
 pub const PHASE_DISABLED: &str = "Disabled";

@@ -7,19 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::effect::{Effect, EffectKey};
-use crate::facts::{Check, Claim, Kind, Name, Node, NodeLease, Object, ObjectKey, Served, Source};
+use crate::facts::{Check, Claim, Kind, Name, Node, NodeLease, Object, ObjectKey, Served, Signal, SignalFact, Source};
 use crate::flight::{FORGET_AFTER, Flights, backoff};
 use crate::health::Known;
 use crate::input::{Answer, Fact, Gone, Input};
 use crate::lease::Election;
 use crate::nhc::Remediation;
 use crate::time::{Clock, Mono, Now};
+use crate::upgrade::{Detectors, Off, Signals};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     pub clock: Clock,
     pub election: Election,
     claim: Claim,
+    pub detectors: Detectors,
+    /// What is known of upgrades.
+    pub signals: Signals,
     /// Whether the definition of checks is ours; None while it is not known.
     definition_is_ours: Option<bool>,
     pub nodes: BTreeMap<Name, Known>,
@@ -58,6 +62,8 @@ struct Feed {
     synced: bool,
     /// The watch broke and nothing has come since.
     broken: bool,
+    /// Since when, if it is.
+    broken_at: Mono,
     heard_at: Mono,
     /// While a list is under way: what it has not shown yet.
     unseen: Option<BTreeSet<Name>>,
@@ -111,6 +117,8 @@ impl World {
             clock: Clock::default(),
             election,
             claim,
+            detectors: Detectors::default(),
+            signals: Signals::default(),
             definition_is_ours: None,
             nodes: BTreeMap::new(),
             checks: BTreeMap::new(),
@@ -140,8 +148,9 @@ impl World {
             Input::Seen(fact) => self.seen(fact, now),
             Input::Gone(gone) => self.gone(gone, now),
             Input::Heard(source) => self.heard(&source, now),
-            Input::Broken(source) => self.feeds.get_mut(&source).is_some_and(|feed| !std::mem::replace(&mut feed.broken, true)),
-            Input::NotServed(source) => self.not_served(&source),
+            Input::Broken(source) => self.broken(&source, now.mono),
+            Input::NotServed(source) => self.not_served(&source, now.mono),
+            Input::Forbidden(source) => self.forbidden(&source, now.mono),
             Input::Stopped(source) => self.forget(&source),
             Input::Unreadable { source, name, why } => self.unreadable(&source, &name, why, now),
             Input::Answered(key, answer) => self.answered(key, answer, now),
@@ -179,6 +188,7 @@ impl World {
             | Effect::ReleaseNode { .. }
             | Effect::LeaseNamespace
             | Effect::Discover { .. }
+            | Effect::ServerVersion
             | Effect::Emit(_) => self.flights.sent(effect.key(), now.mono),
         }
     }
@@ -214,9 +224,9 @@ impl World {
         self.kinds.get(&kind.api_version)?.served.get(&kind.kind)
     }
 
-    /// Since when has a source been awaited that was never listed completely, or not been heard of?
+    /// Since when has a source been awaited that was never listed completely, or broke, or has not been heard of?
     pub fn silent_since(&self, source: &Source) -> Option<Mono> {
-        self.feeds.get(source).map(|feed| feed.heard_at)
+        self.feeds.get(source).map(|feed| if feed.broken { feed.broken_at } else { feed.heard_at })
     }
 
     /// What may have been created for each node under this check, as far as anybody knows.
@@ -268,11 +278,18 @@ impl World {
             Source::Nodes => self.nodes.keys().chain(self.unreadable.keys()).cloned().collect(),
             Source::Checks => self.checks.keys().cloned().collect(),
             Source::Kinds => BTreeSet::new(),
+            Source::Signals(signal) => self.signals.names(*signal).collect(),
             Source::Objects(kind) => self.objects.keys().filter(|key| key.kind == *kind).map(list_name).collect(),
             Source::NodeLeases => self.node_leases.keys().cloned().collect(),
             Source::Etcd => self.etcd.keys().cloned().collect(),
         };
-        let feed = self.feeds.entry(source).or_insert(Feed { synced: false, broken: false, heard_at: now.mono, unseen: None });
+        let feed = self.feeds.entry(source).or_insert(Feed {
+            synced: false,
+            broken: false,
+            broken_at: now.mono,
+            heard_at: now.mono,
+            unseen: None,
+        });
         feed.unseen = Some(unseen);
         false
     }
@@ -280,7 +297,7 @@ impl World {
     fn list_ends(&mut self, source: &Source, now: Now) -> bool {
         let Some(feed) = self.feeds.get_mut(source) else { return false };
         let unseen = feed.unseen.take().unwrap_or_default();
-        *feed = Feed { synced: true, broken: false, heard_at: now.mono, unseen: None };
+        *feed = Feed { synced: true, broken: false, broken_at: now.mono, heard_at: now.mono, unseen: None };
         match source {
             Source::Nodes => {
                 self.nodes.retain(|name, _| !unseen.contains(name));
@@ -288,6 +305,12 @@ impl World {
             }
             Source::Checks => unseen.iter().for_each(|name| self.drop_check(name)),
             Source::Kinds => {}
+            Source::Signals(signal) => {
+                for name in &unseen {
+                    self.signals.gone(*signal, name);
+                }
+                self.signals.listed(*signal);
+            }
             Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind || !unseen.contains(&list_name(key))),
             Source::NodeLeases => self.node_leases.retain(|name, _| !unseen.contains(name)),
             Source::Etcd => self.etcd.retain(|pod, _| !unseen.contains(pod)),
@@ -299,7 +322,7 @@ impl World {
         let freshened = fact.source().is_some_and(|source| self.heard(&source, now));
         let changed = match fact {
             Fact::Node(node) => self.node_seen(node, now),
-            Fact::Check(check) => self.check_seen(check),
+            Fact::Check(check) => self.check_seen(check, now),
             Fact::Object(object) => self.object_seen(object),
             Fact::Definition { name, ours } => self.definition_seen(&name, Some(ours)),
             Fact::NodeLease(lease) => self.node_lease_seen(lease),
@@ -308,6 +331,8 @@ impl World {
                 self.etcd.insert(pod, node.clone()).is_none_or(|before| before != node)
             }
             Fact::Kinds { api_version, served } => self.kinds_found(api_version, served, now.mono),
+            Fact::Signal { signal, name, says } => self.signal_seen(signal, name, says, now),
+            Fact::Server { version } => self.signals.server_seen(version, now),
         };
         freshened || changed
     }
@@ -326,6 +351,7 @@ impl World {
                 known.node.version = node.version;
                 return false;
             }
+            self.signals.kubelet_seen(&known.node, &node, now);
         }
         let since = self.anchors(&node, now);
         let same = self.nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
@@ -348,14 +374,20 @@ impl World {
             .collect()
     }
 
-    fn check_seen(&mut self, check: Check) -> bool {
+    fn check_seen(&mut self, check: Check, now: Now) -> bool {
         self.mark_seen(&Source::Checks, &check.name);
         let is_old = self.checks.get(&check.name).is_some_and(|known| check.version.is_older_than(&known.version));
         if is_old && !self.is_listing(&Source::Checks) {
             return false;
         }
+        self.signals.recall(&check, &self.clock, now);
         self.checks.insert(check.name.clone(), check);
         true
+    }
+
+    fn signal_seen(&mut self, signal: Signal, name: Name, says: SignalFact, now: Now) -> bool {
+        self.mark_seen(&Source::Signals(signal), &name);
+        self.signals.says(signal, name, says, &self.clock, now)
     }
 
     fn object_seen(&mut self, object: Object) -> bool {
@@ -398,13 +430,31 @@ impl World {
         true
     }
 
-    fn not_served(&mut self, source: &Source) -> bool {
+    fn not_served(&mut self, source: &Source, now: Mono) -> bool {
         match source {
+            Source::Signals(signal) => match signal.kind().and_then(|kind| self.kinds.get_mut(&kind.api_version)) {
+                Some(kinds) => !std::mem::replace(&mut kinds.changed, true),
+                None => self.refused(*signal, Off::NotInstalled, now),
+            },
             Source::Objects(kind) => {
                 self.kinds.get_mut(&kind.api_version).is_some_and(|kinds| !std::mem::replace(&mut kinds.changed, true))
             }
             Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd => false,
         }
+    }
+
+    fn forbidden(&mut self, source: &Source, now: Mono) -> bool {
+        match source {
+            Source::Signals(signal) => self.refused(*signal, Off::NotReadable, now),
+            // Without these there is nothing to decide on, and the watch says why.
+            Source::Nodes | Source::Checks | Source::Kinds | Source::Objects(_) | Source::NodeLeases | Source::Etcd => false,
+        }
+    }
+
+    fn refused(&mut self, signal: Signal, off: Off, now: Mono) -> bool {
+        self.broken(&Source::Signals(signal), now);
+        self.signals.refused(signal.detector(), off, now);
+        true
     }
 
     fn gone(&mut self, gone: Gone, now: Now) -> bool {
@@ -450,6 +500,10 @@ impl World {
                 self.heard(&Source::Kinds, now);
                 self.definition_seen(&name, None)
             }
+            Gone::Signal { signal, name } => {
+                self.heard(&Source::Signals(signal), now);
+                self.signals.gone(signal, &name)
+            }
         }
     }
 
@@ -478,11 +532,18 @@ impl World {
         !was_fresh
     }
 
+    fn broken(&mut self, source: &Source, now: Mono) -> bool {
+        let Some(feed) = self.feeds.get_mut(source).filter(|feed| !feed.broken) else { return false };
+        (feed.broken, feed.broken_at) = (true, now);
+        true
+    }
+
     fn forget(&mut self, source: &Source) -> bool {
         match source {
             Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind),
             Source::Etcd => self.etcd.clear(),
             Source::NodeLeases => self.node_leases.clear(),
+            Source::Signals(signal) => self.signals.forget(*signal),
             Source::Nodes | Source::Checks | Source::Kinds => {}
         }
         self.feeds.remove(source).is_some()
@@ -499,6 +560,11 @@ impl World {
             // A check or a template that cannot be read at all has nothing to report on but the log.
             Source::Checks => self.checks.remove(name).is_some(),
             Source::Kinds | Source::Objects(_) | Source::NodeLeases | Source::Etcd => false,
+            // Somebody says something that we do not understand: in doubt, nothing starts.
+            Source::Signals(signal) => {
+                let what = format!("{source}: {name} cannot be read: {why}").into();
+                self.signals.says(*signal, name.clone(), SignalFact::Busy { what, lasts: None }, &self.clock, now)
+            }
         }
     }
 
@@ -517,6 +583,7 @@ impl World {
         self.settled.remove(name);
         self.brief.remove(name);
         self.status_sent.remove(name);
+        self.signals.forget_check(name);
     }
 
     fn answered(&mut self, key: EffectKey, answer: Answer, now: Now) -> bool {
@@ -552,14 +619,29 @@ impl World {
             (EffectKey::Discover(api_version), Answer::Missing) => {
                 self.kinds_found(api_version, BTreeMap::new(), now.mono);
             }
+            // For good, that is: not merely because it has too much to do.
+            (EffectKey::Discover(api_version), Answer::Refused { retry_after: None, .. }) => {
+                let is_asked = |signal: &Signal| signal.kind().is_some_and(|kind| kind.api_version == api_version);
+                if let Some(signal) = Signal::ALL.into_iter().find(is_asked) {
+                    self.signals.refused(signal.detector(), Off::NotReadable, now.mono);
+                }
+            }
             (EffectKey::Discover(_), _) => {}
+            (EffectKey::ServerVersion, Answer::Done(Some(fact @ Fact::Server { .. }))) => {
+                self.seen(fact, now);
+            }
+            (EffectKey::ServerVersion, Answer::Missing) => self.signals.server_refused(Off::NotInstalled, now.mono),
+            (EffectKey::ServerVersion, Answer::Refused { retry_after: None, .. }) => {
+                self.signals.server_refused(Off::NotReadable, now.mono);
+            }
+            (EffectKey::ServerVersion, _) => {}
             (EffectKey::Emit(check, event), answer) => self.settle(check, event, &answer),
             (EffectKey::Status(_), Answer::Done(Some(Fact::Check(check)))) => {
                 if self.checks.get(&check.name).is_some_and(|known| known.uid == check.uid) {
                     self.settled.remove(&check.name);
                     self.brief.remove(&check.name);
                     self.status_sent.entry(check.name.clone()).and_modify(|sent| sent.stored = true);
-                    self.check_seen(check);
+                    self.check_seen(check, now);
                 }
             }
             (EffectKey::Status(_), _) | (EffectKey::Lease, _) => {}

@@ -16,14 +16,16 @@ use resus_core::input::Input;
 use resus_core::lease::{Election, REQUEST_TIMEOUT, Timing};
 use resus_core::plan::{Plan, plan};
 use resus_core::time::{Mono, Now, Wall};
+use resus_core::upgrade::{Detector, Detectors, Off};
 use resus_core::world::World;
+use resus_k8s::observe::Keep;
 use resus_k8s::{answer, encode};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, info, warn};
 
 use crate::telemetry::Telemetry;
-use crate::watch;
+use crate::watch::{self, Wanted};
 
 pub struct Settings {
     /// Where resus is installed; the leader lease lives there.
@@ -32,6 +34,7 @@ pub struct Settings {
     pub identity: String,
     pub timing: Timing,
     pub claim: Claim,
+    pub detectors: Detectors,
 }
 
 /// Messages that wait for the loop. When it is full, watches wait, and the server keeps their events.
@@ -48,12 +51,15 @@ const STOP_WITHIN: Duration = Duration::from_secs(8);
 pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, stop: impl Future<Output = ()>) -> Result<()> {
     settings.timing.check().map_err(anyhow::Error::msg)?;
     let (sender, mut inputs) = mpsc::channel(INPUTS_MAX);
-    let world = World::new(Election::new(settings.identity.as_str().into(), settings.timing), settings.claim);
+    let mut world = World::new(Election::new(settings.identity.as_str().into(), settings.timing), settings.claim);
+    let keep = Arc::new(Keep::of(&settings.detectors));
+    world.detectors = settings.detectors;
     let mut pump = Pump {
         client,
         namespace: settings.namespace.into(),
         clock: Clock::start(),
         world,
+        keep,
         sender,
         watches: BTreeMap::new(),
         watches_begun: 0,
@@ -62,6 +68,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         rests_until: Instant::now(),
         led: false,
         foreign: Vec::new(),
+        detectors_off: Vec::new(),
         trouble: None,
         telemetry,
     };
@@ -135,6 +142,7 @@ struct Pump {
     namespace: Arc<str>,
     clock: Clock,
     world: World,
+    keep: Arc<Keep>,
     sender: mpsc::Sender<Heard>,
     watches: BTreeMap<Source, Watching>,
     watches_begun: u64,
@@ -146,6 +154,8 @@ struct Pump {
     led: bool,
     /// Checks that are not ours, as they were told last.
     foreign: Vec<Name>,
+    /// As they were told last.
+    detectors_off: Vec<(Detector, Off)>,
     trouble: Option<Name>,
     telemetry: Arc<Telemetry>,
 }
@@ -201,6 +211,7 @@ impl Pump {
 
     fn send(&mut self, effect: Effect, leads_until: Option<Mono>) {
         let (client, namespace, sender) = (self.client.clone(), self.namespace.clone(), self.sender.clone());
+        let keep = self.keep.clone();
         let not_after = leads_until.map(|at| self.clock.instant(at)).filter(|_| !matches!(effect, Effect::Lease(_)));
         self.tasks.spawn(async move {
             // The process may have stood still since the plan was made; then another may lead by now.
@@ -209,7 +220,7 @@ impl Pump {
                 return;
             }
             let input = match tokio::time::timeout(REQUEST_TIMEOUT, carry_out(&client, &effect, &namespace)).await {
-                Ok(Ok(response)) => answer::decode(&effect, &response),
+                Ok(Ok(response)) => answer::decode(&effect, &keep, &response),
                 Ok(Err(error)) => answer::lost(&effect, format!("{error:#}")),
                 Err(_) => answer::lost(&effect, format!("no answer from the API server within {REQUEST_TIMEOUT:?}")),
             };
@@ -230,7 +241,7 @@ impl Pump {
         for source in &plan.watches {
             let served = match source {
                 Source::Objects(kind) => self.world.served(kind).cloned(),
-                Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd => None,
+                Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd | Source::Signals(_) => None,
             };
             match self.watches.get(source) {
                 Some(watching) if watching.served == served => continue,
@@ -239,8 +250,8 @@ impl Pump {
             }
             self.watches_begun += 1;
             let number = self.watches_begun;
-            let task =
-                self.tasks.spawn(watch::watch(self.client.clone(), source.clone(), served.clone(), number, self.sender.clone()));
+            let wanted = Wanted { source: source.clone(), served: served.clone(), keep: self.keep.clone() };
+            let task = self.tasks.spawn(watch::watch(self.client.clone(), wanted, number, self.sender.clone()));
             self.watches.insert(source.clone(), Watching { number, served, task });
         }
     }
@@ -258,6 +269,10 @@ impl Pump {
             self.foreign.clone_from(&plan.foreign);
             info!(checks = ?self.foreign, "not ours, as their definition is somebody else's: annotate them with resus.dev/take-over=true, or use --nhc=all");
         }
+        for (detector, off) in plan.detectors_off.iter().filter(|off| !self.detectors_off.contains(off)) {
+            info!(%detector, why = %off, "upgrade detector is off");
+        }
+        self.detectors_off.clone_from(&plan.detectors_off);
         if self.world.election.trouble != self.trouble {
             self.trouble = self.world.election.trouble.clone();
             if let Some(why) = &self.trouble {

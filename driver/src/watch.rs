@@ -4,6 +4,7 @@
 //! version is too old or the resumed watch stays silent. Every break is told, so that nothing is decided
 //! on what may be out of date.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -17,7 +18,7 @@ use resus_core::facts::{Served, Source};
 use resus_core::input::Input;
 use resus_core::world::STALE_AFTER;
 use resus_k8s::feed::{self, Line};
-use resus_k8s::observe::ApiStatus;
+use resus_k8s::observe::{ApiStatus, Keep};
 use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -42,9 +43,17 @@ const DRAINED_AFTER: Duration = Duration::from_millis(1);
 /// Events that are handed to the loop together.
 const TOGETHER_MAX: usize = 256;
 
+/// What is to be watched, and how.
+pub struct Wanted {
+    pub source: Source,
+    pub served: Option<Served>,
+    pub keep: Arc<Keep>,
+}
+
 /// Never ends by itself; it is aborted when the source is no longer wanted.
-pub async fn watch(client: Client, source: Source, served: Option<Served>, number: u64, heard: Sender<Heard>) {
-    let mut watch = Watch { client, source, served, number, heard, told: false };
+pub async fn watch(client: Client, what: Wanted, number: u64, heard: Sender<Heard>) {
+    let Wanted { source, served, keep } = what;
+    let mut watch = Watch { client, source, served, keep, number, heard, told: false };
     let mut next = Next::List;
     let mut backoff = BACKOFF_MIN;
     loop {
@@ -87,6 +96,7 @@ struct Watch {
     client: Client,
     source: Source,
     served: Option<Served>,
+    keep: Arc<Keep>,
     number: u64,
     heard: Sender<Heard>,
     /// The trouble has been logged; its repetitions are not.
@@ -107,7 +117,7 @@ impl Watch {
                 Err(status) if status.code == 410 && page.is_some() => return Ok(Next::List),
                 Err(status) => return self.refused(&status).await,
             };
-            let read = feed::read_page(&self.source, &body).context("the list cannot be read")?;
+            let read = feed::read_page(&self.source, &self.keep, &body).context("the list cannot be read")?;
             listed += read.inputs.len();
             self.inputs(read.inputs).await?;
             match read.next {
@@ -204,7 +214,7 @@ impl Watch {
         while let Some(length) = buffer[begin..].iter().position(|byte| *byte == b'\n') {
             let line = &buffer[begin..begin + length];
             begin += length + 1;
-            match feed::read_line(&self.source, line) {
+            match feed::read_line(&self.source, &self.keep, line) {
                 Ok(Line::Input(input, version)) => {
                     inputs.push(input);
                     newest = version.or(newest);
@@ -226,8 +236,10 @@ impl Watch {
 
     /// The server is there and says no. What we knew of versions may be wrong too: after a pause, list.
     async fn refused(&mut self, status: &ApiStatus) -> Result<Next> {
-        if status.code == 404 {
-            self.input(Input::NotServed(self.source.clone())).await?;
+        match status.code {
+            404 => self.input(Input::NotServed(self.source.clone())).await?,
+            401 | 403 => self.input(Input::Forbidden(self.source.clone())).await?,
+            _ => {}
         }
         self.report(&anyhow::Error::msg(self.explain(status)));
         Ok(Next::List)

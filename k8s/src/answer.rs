@@ -11,12 +11,16 @@ use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
 use resus_core::time::Wall;
 use serde::Deserialize;
 
-use crate::observe::{self, ApiStatus, wall};
+use crate::observe::{self, ApiStatus, Keep, wall};
 
-pub fn decode(effect: &Effect, response: &Response<Vec<u8>>) -> Input {
+/// Before a busy server is asked again.
+const BUSY_SECONDS: u64 = 1;
+
+/// `keep`: see [`Keep`].
+pub fn decode(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Input {
     match effect {
         Effect::Lease(lease) => Input::LeaseAnswered(lease_answer(lease, response)),
-        _ => Input::Answered(effect.key(), answer(effect, response)),
+        _ => Input::Answered(effect.key(), answer(effect, keep, response)),
     }
 }
 
@@ -33,10 +37,10 @@ pub fn unsent(effect: &Effect) -> Input {
     Input::Answered(effect.key(), Answer::Refused { why: "not sent, as the leadership has lapsed".into(), retry_after: None })
 }
 
-fn answer(effect: &Effect, response: &Response<Vec<u8>>) -> Answer {
+fn answer(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Answer {
     let code = response.status();
     if code.is_success() {
-        return match fact(effect, response.body()) {
+        return match fact(effect, keep, response.body()) {
             Ok(fact) => Answer::Done(fact),
             // Stored it may be, but an answer that cannot be read proves nothing.
             Err(error) => Answer::Unsure { why: format!("the answer cannot be read: {error}").into() },
@@ -54,11 +58,12 @@ fn answer(effect: &Effect, response: &Response<Vec<u8>>) -> Answer {
     }
 }
 
-fn fact(effect: &Effect, body: &[u8]) -> serde_json::Result<Option<Fact>> {
+fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<Fact>> {
     Ok(match effect {
-        Effect::Look { .. } => Some(Fact::Node(observe::node(body)?)),
+        Effect::Look { .. } => Some(Fact::Node(observe::node(body, keep)?)),
         Effect::Status { .. } => Some(Fact::Check(observe::check(body)?)),
         Effect::Discover { api_version } => Some(kinds(api_version, body)?),
+        Effect::ServerVersion => Some(server(body)?),
         // Of these the watch tells.
         Effect::Create(_)
         | Effect::Delete { .. }
@@ -90,6 +95,15 @@ fn kinds(api_version: &Name, body: &[u8]) -> serde_json::Result<Fact> {
     let served = resources
         .map(|resource| (resource.kind.into(), Served { plural: resource.name.into(), namespaced: resource.namespaced }));
     Ok(Fact::Kinds { api_version: api_version.clone(), served: served.collect() })
+}
+
+fn server(body: &[u8]) -> serde_json::Result<Fact> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct View {
+        git_version: String,
+    }
+    serde_json::from_slice::<View>(body).map(|view| Fact::Server { version: view.git_version.into() })
 }
 
 fn lease_answer(effect: &LeaseEffect, response: &Response<Vec<u8>>) -> LeaseAnswer {
@@ -146,5 +160,7 @@ fn why(code: StatusCode, status: &ApiStatus) -> Name {
 fn retry_after(response: &Response<Vec<u8>>, status: &ApiStatus) -> Option<Duration> {
     let header = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let body = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds)).filter(|seconds| *seconds > 0);
-    header.or(body).map(Duration::from_secs)
+    // Who has too much to do wants us back, even if it does not say when: this is no refusal for good.
+    let busy = (response.status() == StatusCode::TOO_MANY_REQUESTS).then_some(BUSY_SECONDS);
+    header.or(body).or(busy).map(Duration::from_secs)
 }

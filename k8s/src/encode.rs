@@ -56,6 +56,7 @@ pub fn encode(effect: &Effect, namespace: &str) -> Request<Vec<u8>> {
             request(Method::POST, "/api/v1/namespaces".into(), Some(body))
         }
         Effect::Discover { api_version } => request(Method::GET, api_root(api_version), None),
+        Effect::ServerVersion => request(Method::GET, "/version".into(), None),
         Effect::Emit(event) => emit(event),
         Effect::Status { check, version, status, written_at } => {
             let path = format!("{}/{}/{}/status", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL, escape(check));

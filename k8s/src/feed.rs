@@ -1,14 +1,15 @@
 //! How is a source listed and watched?
 
 use http::{Method, Request, header};
-use resus_core::facts::{Served, Source};
+use resus_core::facts::{Served, Signal, Source};
 use resus_core::input::{Fact, Gone, Input};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::encode::{api_root, escape};
 use crate::names;
-use crate::observe::{self, ApiStatus, NameOnly};
+use crate::observe::{self, ApiStatus, Keep, NameOnly};
+use crate::signal;
 
 /// Nodes are large: a page of this many keeps the peak of memory low and is still quick.
 const PAGE: u32 = 100;
@@ -21,19 +22,12 @@ const ONLY_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;
 /// `served` is how the API serves the kind of [`Source::Objects`]; the others are well known.
 pub fn list(source: &Source, served: Option<&Served>, page: Option<&str>) -> Request<Vec<u8>> {
     let page = page.map(|page| format!("&continue={}", escape(page))).unwrap_or_default();
-    get(format!("{}?limit={PAGE}{page}{}", path(source, served), selector(source)), source, ONLY_METADATA_LIST)
+    get(format!("{}?limit={PAGE}{}{page}", path(source, served), only(source)), source, ONLY_METADATA_LIST)
 }
 
 pub fn watch(source: &Source, served: Option<&Served>, version: &str) -> Request<Vec<u8>> {
     let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}");
-    get(format!("{}?{query}{}", path(source, served), selector(source)), source, ONLY_METADATA)
-}
-
-fn selector(source: &Source) -> String {
-    match source {
-        Source::Etcd => format!("&labelSelector={}", escape(names::ETCD_PODS.1)),
-        Source::Nodes | Source::Checks | Source::Kinds | Source::Objects(_) | Source::NodeLeases => String::new(),
-    }
+    get(format!("{}?{query}{}", path(source, served), only(source)), source, ONLY_METADATA)
 }
 
 fn path(source: &Source, served: Option<&Served>) -> String {
@@ -47,13 +41,35 @@ fn path(source: &Source, served: Option<&Served>) -> String {
         }
         Source::NodeLeases => format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", names::NODE_LEASES),
         Source::Etcd => format!("/api/v1/namespaces/{}/pods", names::ETCD_PODS.0),
+        Source::Signals(Signal::ClusterVersions) => "/apis/config.openshift.io/v1/clusterversions".into(),
+        Source::Signals(Signal::Kured) => "/apis/apps/v1/daemonsets".into(),
+        Source::Signals(Signal::Plans) => "/apis/upgrade.cattle.io/v1/plans".into(),
+    }
+}
+
+/// Of all DaemonSets one matters, and of all Pods of the system those of etcd.
+fn only(source: &Source) -> String {
+    match source {
+        Source::Signals(Signal::Kured) => format!("&fieldSelector=metadata.name%3D{}", signal::KURED_NAME),
+        Source::Etcd => format!("&labelSelector={}", escape(names::ETCD_PODS.1)),
+        Source::Nodes
+        | Source::Checks
+        | Source::Kinds
+        | Source::Objects(_)
+        | Source::NodeLeases
+        | Source::Signals(Signal::ClusterVersions | Signal::Plans) => String::new(),
     }
 }
 
 fn get(uri: String, source: &Source, only_metadata: &str) -> Request<Vec<u8>> {
     let accept = match source {
-        Source::Kinds => only_metadata,
-        Source::Nodes | Source::Checks | Source::Objects(_) | Source::NodeLeases | Source::Etcd => "application/json",
+        Source::Kinds | Source::Signals(Signal::Kured) => only_metadata,
+        Source::Nodes
+        | Source::Checks
+        | Source::Objects(_)
+        | Source::NodeLeases
+        | Source::Etcd
+        | Source::Signals(Signal::ClusterVersions | Signal::Plans) => "application/json",
     };
     Request::builder()
         .method(Method::GET)
@@ -73,7 +89,8 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-pub fn read_page(source: &Source, body: &[u8]) -> serde_json::Result<Page> {
+/// `keep`: see [`Keep`].
+pub fn read_page(source: &Source, keep: &Keep, body: &[u8]) -> serde_json::Result<Page> {
     #[derive(Deserialize)]
     struct List<'a> {
         metadata: ListMeta,
@@ -89,7 +106,7 @@ pub fn read_page(source: &Source, body: &[u8]) -> serde_json::Result<Page> {
         next: String,
     }
     let list: List = serde_json::from_slice(body)?;
-    let inputs = list.items.unwrap_or_default().iter().map(|item| seen(source, item.get().as_bytes())).collect();
+    let inputs = list.items.unwrap_or_default().iter().map(|item| seen(source, keep, item.get().as_bytes())).collect();
     Ok(Page { inputs, version: list.metadata.resource_version, next: Some(list.metadata.next).filter(|next| !next.is_empty()) })
 }
 
@@ -102,10 +119,10 @@ pub enum Line {
     Error(ApiStatus),
 }
 
-pub fn read_line(source: &Source, line: &[u8]) -> serde_json::Result<Line> {
+pub fn read_line(source: &Source, keep: &Keep, line: &[u8]) -> serde_json::Result<Line> {
     // Nearly all lines are heartbeats of healthy nodes: read in one pass. Whatever is not, is read with more care.
     if *source == Source::Nodes
-        && let Some(node) = observe::changed_node(line)
+        && let Some(node) = observe::changed_node(line, keep)
     {
         let version = node.version.0.to_string();
         return Ok(Line::Input(Input::Seen(Fact::Node(node)), Some(version)));
@@ -121,7 +138,7 @@ pub fn read_line(source: &Source, line: &[u8]) -> serde_json::Result<Line> {
     let json = event.object.get().as_bytes();
     Ok(match event.kind {
         "ADDED" | "MODIFIED" => {
-            let input = seen(source, json);
+            let input = seen(source, keep, json);
             let version = match &input {
                 Input::Seen(Fact::Node(node)) => Some(node.version.0.to_string()),
                 Input::Seen(Fact::Check(check)) => Some(check.version.0.to_string()),
@@ -142,14 +159,15 @@ pub fn read_line(source: &Source, line: &[u8]) -> serde_json::Result<Line> {
     })
 }
 
-fn seen(source: &Source, json: &[u8]) -> Input {
+fn seen(source: &Source, keep: &Keep, json: &[u8]) -> Input {
     let fact = match source {
-        Source::Nodes => observe::node(json).map(Fact::Node),
+        Source::Nodes => observe::node(json, keep).map(Fact::Node),
         Source::Checks => observe::check(json).map(Fact::Check),
         Source::Kinds => observe::definition(json),
         Source::NodeLeases => observe::node_lease(json).map(Fact::NodeLease),
         Source::Etcd => observe::etcd(json),
         Source::Objects(kind) => observe::object(json, kind).map(Fact::Object),
+        Source::Signals(signal) => signal::signal(json, *signal),
     };
     match fact {
         Ok(fact) => Input::Seen(fact),
@@ -176,6 +194,10 @@ fn gone(source: &Source, json: &[u8]) -> serde_json::Result<Input> {
                 name: metadata.name.into(),
             };
             Gone::Object(key, metadata.uid.into())
+        }
+        Source::Signals(signal) => {
+            let name = signal::full_name(&metadata.name, metadata.namespace.as_deref());
+            Gone::Signal { signal: *signal, name }
         }
     }))
 }

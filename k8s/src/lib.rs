@@ -11,3 +11,4 @@ pub mod names;
 pub mod observe;
 pub mod quantity;
 pub mod rbac;
+pub mod signal;

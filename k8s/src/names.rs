@@ -1,5 +1,7 @@
 //! Which names do we share with the API and with other programs?
 
+use resus_core::upgrade;
+
 /// Who we are in managedFields, and the label value on CRDs that are ours.
 pub const MANAGER: &str = "resus";
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
@@ -45,9 +47,9 @@ pub const ANNOTATIONS: [&str; 11] = [
     OLD_FLAG.0,
 ];
 
-/// The annotations of Nodes that anybody asks for; all others are dropped while decoding.
-pub const NODE_ANNOTATIONS: [&str; 3] =
-    [CONFIRMED_HEALTHY, "machineconfiguration.openshift.io/currentConfig", "machineconfiguration.openshift.io/desiredConfig"];
+/// The annotations of Nodes that are always asked for; of all others those that mean maintenance (see
+/// [`crate::observe::Keep`]) are kept while decoding.
+pub const NODE_ANNOTATIONS: [&str; 3] = [CONFIRMED_HEALTHY, upgrade::CURRENT_CONFIG, upgrade::DESIRED_CONFIG];
 
 /// On an object whose definition others installed: take care of it all the same.
 pub const TAKE_OVER: &str = "resus.dev/take-over";

@@ -19,27 +19,44 @@ use resus_core::input::Fact;
 use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
 use resus_core::repeat::Recent;
 use resus_core::time::Wall;
+use resus_core::upgrade::Detectors;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::crd::nhc::NodeHealthCheckStatus;
 use crate::names;
 
-pub fn node(json: &[u8]) -> serde_json::Result<Node> {
-    serde_json::from_slice::<NodeView>(json).map(NodeView::into_facts)
+/// Which annotations of Nodes are kept beside [`names::NODE_ANNOTATIONS`]: those that the admin says mean maintenance.
+#[derive(Clone, Debug, Default)]
+pub struct Keep(Vec<Box<str>>);
+
+impl Keep {
+    pub fn of(detectors: &Detectors) -> Keep {
+        Keep(detectors.annotations.iter().map(|mark| mark.key.clone()).collect())
+    }
+
+    fn keeps(&self, key: &str) -> bool {
+        names::NODE_ANNOTATIONS.contains(&key) || self.0.iter().any(|own| **own == *key)
+    }
+}
+
+pub fn node(json: &[u8], keep: &Keep) -> serde_json::Result<Node> {
+    serde_json::from_slice::<NodeView>(json)?.into_facts(keep)
 }
 
 /// The node in a line of a watch that says that it was added or modified; None for every other line.
-pub fn changed_node(line: &[u8]) -> Option<Node> {
+pub fn changed_node(line: &[u8], keep: &Keep) -> Option<Node> {
     #[derive(Deserialize)]
     struct Event<'a> {
         #[serde(rename = "type")]
         kind: &'a str,
-        object: NodeView,
+        #[serde(borrow)]
+        object: NodeView<'a>,
     }
     let event: Event = serde_json::from_slice(line).ok()?;
-    matches!(event.kind, "ADDED" | "MODIFIED").then(|| event.object.into_facts())
+    matches!(event.kind, "ADDED" | "MODIFIED").then(|| event.object.into_facts(keep).ok())?
 }
 
 pub fn check(json: &[u8]) -> serde_json::Result<Check> {
@@ -160,12 +177,29 @@ struct OwnerView {
 }
 
 #[derive(Deserialize)]
-struct NodeView {
-    metadata: Meta,
+struct NodeView<'a> {
+    #[serde(borrow)]
+    metadata: NodeMeta<'a>,
     #[serde(default)]
     spec: NodeSpecView,
     #[serde(default)]
     status: NodeStatusView,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeMeta<'a> {
+    name: Box<str>,
+    #[serde(default)]
+    uid: Box<str>,
+    #[serde(default)]
+    resource_version: Box<str>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<IgnoredAny>,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(borrow, default)]
+    annotations: Option<RawAnnotations<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -218,26 +252,65 @@ impl ConditionView {
     }
 }
 
-impl NodeView {
-    fn into_facts(self) -> Node {
+impl NodeView<'_> {
+    fn into_facts(self, keep: &Keep) -> serde_json::Result<Node> {
         let NodeView { metadata, spec, status } = self;
-        let asked_for = |(key, _): &(Box<str>, Box<str>)| names::NODE_ANNOTATIONS.contains(&&**key);
+        let annotations = metadata.annotations.map_or_else(|| Ok(Vec::new()), |all| all.kept(keep))?;
         let taints =
             spec.taints.unwrap_or_default().into_iter().map(|TaintView { key, value, effect }| Taint { key, value, effect });
-        Node {
-            created_at: metadata.created_at(),
+        Ok(Node {
+            created_at: metadata.creation_timestamp.map_or(Wall(0), |time| wall(time.0)),
             name: metadata.name.into(),
-            uid: metadata.uid.into(),
-            version: Version(metadata.resource_version.into()),
+            uid: metadata.uid,
+            version: Version(metadata.resource_version),
             labels: metadata.labels.unwrap_or_default().into_iter().collect(),
-            annotations: metadata.annotations.into_iter().filter(asked_for).collect(),
+            annotations: annotations.into(),
             conditions: status.conditions.unwrap_or_default().into_iter().map(ConditionView::into_facts).collect(),
             taints: taints.collect(),
             boot_id: status.node_info.boot_id,
             kubelet_version: status.node_info.kubelet_version,
             unschedulable: spec.unschedulable,
             deleting: metadata.deletion_timestamp.is_some(),
+        })
+    }
+}
+
+/// The annotations of a Node where they stand in its JSON: which ones are wanted is known only later, and to copy all
+/// would cost each heartbeat.
+struct RawAnnotations<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl RawAnnotations<'_> {
+    fn kept(self, keep: &Keep) -> serde_json::Result<Vec<(Box<str>, Box<str>)>> {
+        let kept = self.0.into_iter().filter(|(key, _)| keep.keeps(key));
+        let mut kept: Vec<(Box<str>, Box<str>)> =
+            kept.map(|(key, raw)| Ok((key.into(), serde_json::from_str(raw.get())?))).collect::<serde_json::Result<_>>()?;
+        kept.sort_unstable();
+        Ok(kept)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawAnnotations<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawAnnotations<'a>, D::Error> {
+        /// Borrowed unless the JSON escapes something in it.
+        #[derive(Deserialize)]
+        struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+        struct Raw;
+        impl<'de> Visitor<'de> for Raw {
+            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("annotations")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some((Key(key), value)) = map.next_entry()? {
+                    all.push((key, value));
+                }
+                Ok(all)
+            }
         }
+        deserializer.deserialize_map(Raw).map(RawAnnotations)
     }
 }
 
@@ -410,7 +483,7 @@ fn asked_for<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Box<str>
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut asked = Vec::new();
             while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                if names::ANNOTATIONS.contains(&&*key) || names::NODE_ANNOTATIONS.contains(&&*key) {
+                if names::ANNOTATIONS.contains(&&*key) {
                     asked.push((Box::from(&*key), map.next_value()?));
                 } else {
                     map.next_value::<IgnoredAny>()?;

@@ -5,7 +5,7 @@ use resus_core::input::{Fact, Input};
 use resus_core::lease::{Election, Timing};
 use resus_core::time::{Mono, Now, Wall};
 use resus_core::world::World;
-use resus_k8s::observe;
+use resus_k8s::observe::{self, Keep};
 use serde_json::{Value, json};
 
 #[global_allocator]
@@ -25,7 +25,7 @@ fn an_11_kb_node_leaves_less_than_2_kb() {
     for n in 0..NODES {
         let json = node(n).to_string();
         assert!((10_000..13_000).contains(&json.len()), "{} bytes", json.len());
-        let node = observe::node(json.as_bytes()).expect("a Node can be read");
+        let node = observe::node(json.as_bytes(), &Keep::default()).expect("a Node can be read");
         assert_eq!(
             (node.labels.iter().count(), node.conditions.len(), node.taints.len()),
             (15, 8, 1),

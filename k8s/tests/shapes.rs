@@ -9,6 +9,7 @@ use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
 use resus_core::time::Wall;
 use resus_k8s::feed::{self, Line};
+use resus_k8s::observe::Keep;
 use resus_k8s::{answer, encode, observe};
 use serde_json::{Value, json};
 
@@ -114,6 +115,7 @@ fn a_bad_object_stops_neither_its_list_nor_its_watch() {
     let bad = json!({"metadata": {"name": "bad", "resourceVersion": "6"}, "status": {"conditions": "none"}});
     let page = feed::read_page(
         &Source::Nodes,
+        &Keep::default(),
         json!({"metadata": {"resourceVersion": "9"}, "items": [bad, good]}).to_string().as_bytes(),
     );
     let page = page.expect("the list can be read");
@@ -122,28 +124,33 @@ fn a_bad_object_stops_neither_its_list_nor_its_watch() {
     assert_eq!((page.version.as_str(), page.next), ("9", None));
 
     let line = json!({"type": "MODIFIED", "object": bad}).to_string();
-    let Ok(Line::Input(Input::Unreadable { .. }, Some(version))) = feed::read_line(&Source::Nodes, line.as_bytes()) else {
+    let Ok(Line::Input(Input::Unreadable { .. }, Some(version))) =
+        feed::read_line(&Source::Nodes, &Keep::default(), line.as_bytes())
+    else {
         panic!("{line}")
     };
     assert_eq!(version, "6", "the watch goes on after it");
     let line = json!({"type": "DELETED", "object": bad}).to_string();
     assert!(
-        matches!(feed::read_line(&Source::Nodes, line.as_bytes()), Ok(Line::Input(Input::Gone(Gone::Node(_)), _))),
+        matches!(
+            feed::read_line(&Source::Nodes, &Keep::default(), line.as_bytes()),
+            Ok(Line::Input(Input::Gone(Gone::Node(_)), _))
+        ),
         "its end is heard all the same"
     );
     let line = json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}).to_string();
-    assert!(matches!(feed::read_line(&Source::Nodes, line.as_bytes()), Ok(Line::Expired)));
+    assert!(matches!(feed::read_line(&Source::Nodes, &Keep::default(), line.as_bytes()), Ok(Line::Expired)));
     let line =
         json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "12", "creationTimestamp": null}}}).to_string();
     assert!(
-        matches!(feed::read_line(&Source::Nodes, line.as_bytes()), Ok(Line::Input(Input::Heard(Source::Nodes), Some(version))) if version == "12")
+        matches!(feed::read_line(&Source::Nodes, &Keep::default(), line.as_bytes()), Ok(Line::Input(Input::Heard(Source::Nodes), Some(version))) if version == "12")
     );
 }
 
 #[test]
 fn a_condition_without_a_date_counts_from_when_it_is_seen() {
     let json = json!({"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": null}]}});
-    let node = observe::node(json.to_string().as_bytes()).expect("it can be read");
+    let node = observe::node(json.to_string().as_bytes(), &Keep::default()).expect("it can be read");
     assert_eq!(node.conditions[0].since, Wall(i64::MAX));
 }
 
@@ -227,7 +234,7 @@ fn a_time_out_is_no_refusal() {
         *response.status_mut() = StatusCode::from_u16(code).expect("a code");
         response
     };
-    let answer = |code, reason| match answer::decode(&creation(), &respond(code, reason)) {
+    let answer = |code, reason| match answer::decode(&creation(), &Keep::default(), &respond(code, reason)) {
         Input::Answered(_, answer) => answer,
         other => panic!("{other:?}"),
     };
@@ -243,14 +250,19 @@ fn a_time_out_is_no_refusal() {
     }
     let mut busy = respond(429, "TooManyRequests");
     busy.headers_mut().insert("retry-after", "7".parse().expect("a number"));
-    let Input::Answered(_, Answer::Refused { retry_after, .. }) = answer::decode(&creation(), &busy) else { panic!() };
+    let Input::Answered(_, Answer::Refused { retry_after, .. }) = answer::decode(&creation(), &Keep::default(), &busy) else {
+        panic!()
+    };
     assert_eq!(retry_after, Some(Duration::from_secs(7)));
 
     // A success that cannot be read proves nothing either.
     let garbage = Response::new(b"<html>".to_vec());
-    assert!(matches!(answer::decode(&Effect::Look { node: "n".into() }, &garbage), Input::Answered(_, Answer::Unsure { .. })));
     assert!(matches!(
-        answer::decode(&Effect::Lease(LeaseEffect::Read), &garbage),
+        answer::decode(&Effect::Look { node: "n".into() }, &Keep::default(), &garbage),
+        Input::Answered(_, Answer::Unsure { .. })
+    ));
+    assert!(matches!(
+        answer::decode(&Effect::Lease(LeaseEffect::Read), &Keep::default(), &garbage),
         Input::LeaseAnswered(LeaseAnswer::Failed { .. })
     ));
 }
@@ -263,7 +275,7 @@ fn discovery_skips_subresources() {
     ]});
     let effect = Effect::Discover { api_version: "p.test/v1".into() };
     let Input::Answered(_, Answer::Done(Some(Fact::Kinds { served, .. }))) =
-        answer::decode(&effect, &Response::new(body.to_string().into_bytes()))
+        answer::decode(&effect, &Keep::default(), &Response::new(body.to_string().into_bytes()))
     else {
         panic!("it can be read")
     };

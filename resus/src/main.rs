@@ -9,6 +9,7 @@ mod cmd {
     pub mod controller;
     pub mod demo;
     pub mod manifests;
+    pub mod upgrades;
 }
 
 /// Finds out which nodes are broken, by rules that you write, and has them repaired.

@@ -176,7 +176,7 @@ impl Process {
         for source in &plan.watches {
             let served = match source {
                 Source::Objects(kind) => self.world.served(kind).cloned(),
-                Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd => None,
+                Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd | Source::Signals(_) => None,
             };
             if self.watches.get(source).is_some_and(|watching| watching.served == served) {
                 continue;

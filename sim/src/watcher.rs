@@ -8,6 +8,7 @@ use resus_core::facts::{Served, Source};
 use resus_core::input::Input;
 use resus_core::world::STALE_AFTER;
 use resus_k8s::feed::{self, Line};
+use resus_k8s::observe::Keep;
 
 use crate::clock::{Millis, SECOND};
 
@@ -92,18 +93,14 @@ impl Watcher {
         match &self.state {
             State::Listing if response.status().is_success() => self.page(response.body(), now, &mut moved),
             State::Listing => {
-                if code == 404 {
-                    moved.inputs.push(Input::NotServed(self.source.clone()));
-                }
+                self.refused(code, &mut moved);
                 self.rest(Next::List, now);
             }
             State::Opening { .. } => {
                 if code != 410 {
                     moved.inputs.push(Input::Broken(self.source.clone()));
                 }
-                if code == 404 {
-                    moved.inputs.push(Input::NotServed(self.source.clone()));
-                }
+                self.refused(code, &mut moved);
                 self.rest(Next::List, now);
             }
             State::Following { .. } | State::Resting { .. } => {}
@@ -111,8 +108,16 @@ impl Watcher {
         moved
     }
 
+    fn refused(&self, code: u16, moved: &mut Moved) {
+        match code {
+            404 => moved.inputs.push(Input::NotServed(self.source.clone())),
+            401 | 403 => moved.inputs.push(Input::Forbidden(self.source.clone())),
+            _ => {}
+        }
+    }
+
     fn page(&mut self, body: &[u8], now: Millis, moved: &mut Moved) {
-        let Ok(page) = feed::read_page(&self.source, body) else { return self.rest(Next::List, now) };
+        let Ok(page) = feed::read_page(&self.source, &Keep::default(), body) else { return self.rest(Next::List, now) };
         moved.inputs.extend(page.inputs);
         match page.next {
             Some(next) => {
@@ -153,7 +158,7 @@ impl Watcher {
         let State::Following { version, resumed, heard, silent_at } = &mut self.state else { return moved };
         let mut trouble = None;
         for line in lines {
-            match feed::read_line(&self.source, line.trim_ascii_end()) {
+            match feed::read_line(&self.source, &Keep::default(), line.trim_ascii_end()) {
                 Ok(Line::Input(input, newest)) => {
                     moved.inputs.push(input);
                     *heard |= newest.is_some();

@@ -147,6 +147,8 @@ fn topic(source: &Source) -> Option<Topic> {
         Source::Kinds => Some(Topic::Definitions),
         Source::NodeLeases => Some(Topic::Leases),
         Source::Etcd => Some(Topic::Pods),
+        // Nobody in the simulation writes these.
+        Source::Signals(_) => None,
         Source::Objects(kind) => Topic::of(&format!("{}s", kind.kind.to_lowercase())),
     }
 }

@@ -5,6 +5,7 @@ use resus_apiserver::Reply;
 use resus_core::effect::Effect;
 use resus_core::input::Input;
 use resus_core::lease::REQUEST_TIMEOUT;
+use resus_k8s::observe::Keep;
 use resus_k8s::{answer, encode};
 use serde_json::{Value, json};
 
@@ -225,7 +226,9 @@ impl Simulation {
                 return;
             }
             // A Lease is renewed while its remediation lasts.
-            Effect::Look { .. } | Effect::Read { .. } | Effect::Discover { .. } | Effect::HoldNode(_) => return,
+            Effect::Look { .. } | Effect::Read { .. } | Effect::Discover { .. } | Effect::ServerVersion | Effect::HoldNode(_) => {
+                return;
+            }
             Effect::Emit(_)
             | Effect::Status { .. }
             | Effect::Mark { .. }
@@ -255,7 +258,7 @@ impl Simulation {
                         if let (Effect::Look { node }, true) = (&effect, response.status().is_success()) {
                             process.looked_at.insert(node.clone(), executed_at);
                         }
-                        answer::decode(&effect, &response)
+                        answer::decode(&effect, &Keep::default(), &response)
                     }
                     Heard::Opened(_) | Heard::Lost => answer::lost(&effect, "the connection was lost".to_owned()),
                 };

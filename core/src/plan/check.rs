@@ -14,6 +14,7 @@ use crate::hold;
 use crate::nhc::{Findings, Found, Remediation, UnhealthyNode};
 use crate::repeat::Recent;
 use crate::time::Wall;
+use crate::upgrade::{self, Upgrading};
 use crate::world::World;
 
 /// A check, and what holds for all of its nodes.
@@ -92,11 +93,16 @@ impl<'a> Draft<'a> {
             Ok(workshops) => (workshops, None),
             Err(because) => (Vec::new(), Some(because)),
         };
-        let paused = gate::paused(policy);
-        let shut = paused.clone().or(too_many).or_else(|| self.cooling(storm));
+        let nodes: Vec<&Known> = targets.iter().map(|target| target.known).collect();
+        let upgrading = upgrade::upgrading(self.world, check, &nodes, self.now);
+        self.wake(upgrading.as_ref().and_then(|upgrading| upgrading.wake_at(self.now.mono)));
+        let stopped = gate::paused(policy).or_else(|| upgrading.as_ref().map(Upgrading::because));
+        let full = too_many.or_else(|| self.cooling(storm));
+        let told = upgrading.as_ref().filter(|upgrading| upgrading.is_told(self.now.mono)).map(Upgrading::because);
+        let shut = gate::paused(policy).or(told).or_else(|| full.clone());
         let stale = doubt.clone().map(|source| Because::Stale { source });
-        let next_shut = stale.or_else(|| disabled.clone()).or(paused);
-        let first_shut = next_shut.clone().or_else(|| shut.clone());
+        let next_shut = stale.or_else(|| disabled.clone()).or(stopped);
+        let first_shut = next_shut.clone().or(full);
         let recent = check.status.recent.iter().map(|recent| (&recent.node, recent)).collect();
         let round = Round { check, policy, doubt, workshops, first_shut, next_shut, dark_zones, recent };
 
@@ -131,6 +137,7 @@ impl<'a> Draft<'a> {
             storm: Some(storm),
             recent: self.recent(&round, &targets),
             brief: self.world.brief(&check.name).to_vec(),
+            upgrading: upgrade::condition(self.world, check, &nodes, upgrading.as_ref(), self.now),
         };
         self.report(check, &findings);
     }

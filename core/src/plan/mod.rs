@@ -17,6 +17,7 @@ use crate::facts::{Check, Kind, Name, Source};
 use crate::flight::{Clearance, grows_with_nodes};
 use crate::hold;
 use crate::time::{Mono, Now};
+use crate::upgrade::{self, Detector, Off};
 use crate::world::World;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,6 +30,8 @@ pub struct Plan {
     pub wake_at: Option<Mono>,
     /// Checks that are not ours; see [`World::is_ours`].
     pub foreign: Vec<Name>,
+    /// Detectors of upgrades that are switched on and do not work from the start.
+    pub detectors_off: Vec<(Detector, Off)>,
     pub leads: bool,
     /// Nothing but the lease may be sent from then on.
     pub leads_until: Option<Mono>,
@@ -43,6 +46,7 @@ pub fn plan(world: &World, now: Now) -> Plan {
     draft.elect();
     draft.find_kinds();
     draft.find_neighbours();
+    draft.find_signals();
     if world.is_synced(&Source::Nodes) && world.is_synced(&Source::Checks) {
         for check in world.checks.values() {
             match world.is_ours(check) {
@@ -137,6 +141,19 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// What tells of upgrades.
+    fn find_signals(&mut self) {
+        let needs = upgrade::needs(self.world, self.now.mono);
+        self.plan.watches.extend(needs.watches);
+        self.plan.detectors_off = needs.off;
+        self.wake(needs.wake_at);
+        for effect in needs.asks {
+            if !self.plan.effects.contains(&effect) {
+                self.send(effect);
+            }
+        }
+    }
+
     /// Leases on nodes matter to whoever may start something, and etcd to whoever may start it on the control plane.
     fn find_neighbours(&mut self) {
         let ours = self.world.checks.values().filter(|check| self.world.is_ours(check));
@@ -195,7 +212,7 @@ impl<'a> Draft<'a> {
         let acts = plan.leads && !self.world.election.stopping;
         plan.effects.retain(|effect| match effect {
             Effect::Lease(_) => true,
-            Effect::Discover { .. } => !self.world.election.stopping,
+            Effect::Discover { .. } | Effect::ServerVersion => !self.world.election.stopping,
             Effect::Look { .. }
             | Effect::Create(_)
             | Effect::Delete { .. }

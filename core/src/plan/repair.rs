@@ -12,7 +12,7 @@ use crate::flight::{Clearance, Flight};
 use crate::health::Known;
 use crate::hold::{self, Standing};
 use crate::time::Mono;
-use crate::{quorum, repeat};
+use crate::{quorum, repeat, upgrade};
 
 /// A look that was sent longer ago no longer justifies a start.
 const LOOK_VALID_FOR: Duration = Duration::from_secs(5);
@@ -59,6 +59,9 @@ impl<'a> Draft<'a> {
         }
         if node.labels.get(EXCLUDE_LABEL) == Some("true") {
             return Some(Because::Excluded);
+        }
+        if let Some(because) = upgrade::under_maintenance(self.world, target.known) {
+            return Some(because);
         }
         if let Some(owner) = self.other_check(round.check, target.known) {
             return Some(Because::Overlapping { owner });

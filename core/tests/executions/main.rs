@@ -5,3 +5,4 @@ mod model;
 mod properties;
 mod stories;
 mod traps;
+mod upgrades;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use resus_core::effect::{Creation, Effect, Hold, Mark};
 use resus_core::facts::{
     Amount, Check, Claim, Condition, HealthyDelay, Invalid, Kind, Mode, Name, Node, NodeLease, Object, ObjectKey, Policy, Rule,
-    Selector, Served, Source, Status, Step, Threshold, Version,
+    Selector, Served, Signal, SignalFact, Source, Status, Step, Taint, Threshold, Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, LeaseAnswer, LeaseEffect, Record, Timing};
@@ -53,6 +53,16 @@ pub struct Cluster {
     /// Requests that have not been executed.
     pub requests: VecDeque<Effect>,
     pub created: Vec<(Name, i64)>,
+    /// Questions that are not about nodes, while all went well.
+    pub asked: usize,
+    /// What differs from `v1`.
+    pub kubelets: BTreeMap<Name, Name>,
+    pub server: Name,
+    pub taints: BTreeMap<Name, Name>,
+    /// What others say of upgrades; kured's is listed always, the others where their kinds are installed.
+    pub signals: BTreeMap<Signal, SignalFact>,
+    /// Signals that we may not read.
+    pub forbidden: Vec<Signal>,
 }
 
 impl Cluster {
@@ -75,6 +85,12 @@ impl Cluster {
             news: BTreeMap::new(),
             requests: VecDeque::new(),
             created: Vec::new(),
+            asked: 0,
+            kubelets: BTreeMap::new(),
+            server: "v1.36.0".into(),
+            taints: BTreeMap::new(),
+            signals: BTreeMap::new(),
+            forbidden: Vec::new(),
         };
         let template = template();
         cluster.objects.insert(template.key.clone(), template);
@@ -91,10 +107,18 @@ impl Cluster {
     pub fn list(&mut self, source: Source) {
         let now = self.now();
         self.news.remove(&source);
+        if let Source::Signals(signal) = &source
+            && self.forbidden.contains(signal)
+        {
+            self.world.apply(Input::Listing(source.clone()), now);
+            self.world.apply(Input::Forbidden(source), now);
+            return;
+        }
         let facts: Vec<Fact> = match &source {
             Source::Nodes => self.broken_since.keys().map(|name| Fact::Node(self.node(name))).collect(),
             Source::Checks => vec![Fact::Check(self.check.clone())],
             Source::Kinds => vec![Fact::Definition { name: "nodehealthchecks.remediation.medik8s.io".into(), ours: true }],
+            Source::Signals(signal) => self.signals.get(signal).map(|says| said(*signal, says)).into_iter().collect(),
             Source::Objects(kind) => self.objects.values().filter(|o| o.key.kind == *kind).cloned().map(Fact::Object).collect(),
             Source::NodeLeases => self.node_leases.values().cloned().map(Fact::NodeLease).collect(),
             Source::Etcd => {
@@ -126,9 +150,14 @@ impl Cluster {
                 .then(|| Condition { kind: "Ready".into(), status, since: Wall(EPOCH + since) })
                 .into_iter()
                 .collect(),
-            taints: Box::new([]),
+            taints: self
+                .taints
+                .get(name)
+                .map(|key| Taint { key: Box::from(&**key), value: "".into(), effect: "NoSchedule".into() })
+                .into_iter()
+                .collect(),
             boot_id: "b".into(),
-            kubelet_version: "v1".into(),
+            kubelet_version: self.kubelets.get(name).map_or("v1", |version| version).into(),
             unschedulable: false,
             deleting: false,
         }
@@ -176,6 +205,28 @@ impl Cluster {
     pub fn set_node_lease(&mut self, lease: NodeLease) {
         self.node_leases.insert(lease.name.clone(), lease.clone());
         self.tell(Input::Seen(Fact::NodeLease(lease)));
+    }
+
+    pub fn set_kubelet(&mut self, name: &Name, version: &str) {
+        self.kubelets.insert(name.clone(), version.into());
+        self.touch(name);
+    }
+
+    pub fn set_signal(&mut self, signal: Signal, says: SignalFact) {
+        self.tell(Input::Seen(said(signal, &says)));
+        self.signals.insert(signal, says);
+    }
+
+    /// Another process takes over, with the memory that the API has.
+    pub fn restart(&mut self) {
+        let detectors = self.world.detectors.clone();
+        self.world = World::new(Election::new("me".into(), Timing::default()), Claim::Marked);
+        self.world.detectors = detectors;
+        self.requests.clear();
+        self.news.clear();
+        for source in [Source::Nodes, Source::Checks, Source::Kinds] {
+            self.list(source);
+        }
     }
 
     pub fn set_paused(&mut self, paused: bool) {
@@ -339,7 +390,8 @@ impl Cluster {
                 None => Answer::Missing,
             },
             Effect::LeaseNamespace => Answer::Done(None),
-            Effect::Discover { api_version } => Answer::Done(Some(kinds(api_version))),
+            Effect::Discover { api_version } => Answer::Done(Some(self.kinds(api_version))),
+            Effect::ServerVersion => Answer::Done(Some(Fact::Server { version: self.server.clone() })),
             Effect::Emit(_) => Answer::Done(None),
             Effect::Status { version, .. } if *version != self.check.version => Answer::Conflict,
             Effect::Status { status, .. } => {
@@ -372,6 +424,16 @@ impl Cluster {
         Answer::Done(None)
     }
 
+    fn kinds(&self, api_version: &Name) -> Fact {
+        let mut fact = kinds(api_version);
+        let installed = [Signal::ClusterVersions, Signal::Plans].into_iter().filter(|signal| self.signals.contains_key(signal));
+        for kind in installed.filter_map(Signal::kind).filter(|kind| kind.api_version == *api_version) {
+            let Fact::Kinds { served, .. } = &mut fact else { unreachable!("it was made so") };
+            served.insert(kind.kind, Served { plural: "any".into(), namespaced: false });
+        }
+        fact
+    }
+
     fn object(&self, creation: &Creation) -> Object {
         Object {
             key: creation.key.clone(),
@@ -400,7 +462,7 @@ impl Cluster {
         self.objects.values().filter(|object| object.body.is_none()).map(|object| object.node.clone()).collect()
     }
 
-    /// Everything is heard, executed and answered at once, for so long.
+    /// Everything is heard, executed and answered at once, for so long. Returns how much was sent beside questions.
     pub fn run_well(&mut self, millis: i64) -> usize {
         let (until, mut sent) = (self.time + millis, 0);
         while self.time < until {
@@ -410,7 +472,10 @@ impl Cluster {
                 self.world.apply(Input::Heard(source), now);
             }
             let plan = self.turn();
-            sent += plan.effects.iter().filter(|effect| !matches!(effect, Effect::Lease(_) | Effect::HoldNode(_))).count();
+            let is_question = |effect: &&Effect| matches!(effect, Effect::Discover { .. } | Effect::ServerVersion);
+            let is_lease = |effect: &&Effect| matches!(effect, Effect::Lease(_) | Effect::HoldNode(_));
+            sent += plan.effects.iter().filter(|effect| !is_question(effect) && !is_lease(effect)).count();
+            self.asked += plan.effects.iter().filter(is_question).count();
             let idle = self.requests.is_empty();
             while !self.requests.is_empty() {
                 self.execute(0, Fate::Done);
@@ -437,6 +502,10 @@ pub fn remediation(node: &str) -> Object {
     let kind = Kind { api_version: "provider.test/v1".into(), kind: "Reboot".into() };
     let key = ObjectKey { kind, namespace: Some("default".into()), name: node.into() };
     Object { key, uid: node.into(), owners: Box::new(["check".into()]), node: node.into(), body: None, ..template() }
+}
+
+fn said(signal: Signal, says: &SignalFact) -> Fact {
+    Fact::Signal { signal, name: "one".into(), says: says.clone() }
 }
 
 pub fn key(kind: &str, name: &str) -> ObjectKey {

@@ -331,7 +331,9 @@ fn who_does_not_lead_only_asks() {
         hear_of_every_watch(&mut cluster);
         let plan = cluster.turn();
         assert!(
-            plan.effects.iter().all(|effect| matches!(effect, Effect::Lease(_) | Effect::Discover { .. })),
+            plan.effects
+                .iter()
+                .all(|effect| matches!(effect, Effect::Lease(_) | Effect::Discover { .. } | Effect::ServerVersion)),
             "{:?}",
             plan.effects
         );

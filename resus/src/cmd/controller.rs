@@ -21,6 +21,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
+use crate::cmd::upgrades::Upgrades;
+
 /// Run the controller: judge nodes by the NodeHealthChecks in the cluster, and have unhealthy ones remediated.
 ///
 /// Several may run; one leads. Needs nothing in the cluster but deploy/crds; the namespace for its leader
@@ -53,6 +55,9 @@ pub struct Controller {
     /// resus.dev/take-over=true, of all, or of none (off: of none at all).
     #[arg(long, value_enum, default_value = "marked")]
     nhc: Nhc,
+
+    #[command(flatten)]
+    upgrades: Upgrades,
 
     /// How long others wait before they take over from a leader that is not heard of.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
@@ -103,6 +108,7 @@ impl Controller {
             metrics_bind_address,
             health_probe_bind_address,
             nhc,
+            upgrades,
             leader_elect_lease_duration,
             leader_elect_renew_deadline,
             leader_elect_retry_period,
@@ -121,6 +127,7 @@ impl Controller {
             Nhc::All => Claim::All,
             Nhc::Off => Claim::Off,
         };
+        let detectors = upgrades.detectors().map_err(anyhow::Error::msg)?;
         let config = configuration(kubeconfig, context).await?;
         let server = config.cluster_url.clone();
         let client = Client::try_from(config).context("cannot make a client from the configuration")?;
@@ -140,7 +147,7 @@ impl Controller {
             }
         };
         tokio::select! {
-            done = pump::run(client, Settings { namespace, identity, timing, claim }, telemetry.clone(), asked_to_stop()?) => done,
+            done = pump::run(client, Settings { namespace, identity, timing, claim, detectors }, telemetry.clone(), asked_to_stop()?) => done,
             error = endpoints => Err(error),
         }
     }

@@ -13,6 +13,7 @@ use kube::Client;
 use resus_apiserver::Server;
 use resus_core::facts::Claim;
 use resus_core::lease::Timing;
+use resus_core::upgrade::Detectors;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
 use serde_json::json;
@@ -61,8 +62,13 @@ pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Re
     let serving = tokio::spawn(front.serve(shared.clone()));
     let config = configuration(Some(kubeconfig.to_owned()), None).await?;
     let client = Client::try_from(config).context("cannot make a client from the configuration")?;
-    let settings =
-        Settings { namespace: NAMESPACE.to_owned(), identity: identity(), timing: Timing::default(), claim: Claim::Marked };
+    let settings = Settings {
+        namespace: NAMESPACE.to_owned(),
+        identity: identity(),
+        timing: Timing::default(),
+        claim: Claim::Marked,
+        detectors: Detectors::default(),
+    };
     tokio::select! {
         ended = pump::run(client, settings, Arc::new(Telemetry::new()), stop) => ended,
         served = serving => served.context("the server died")?,
