@@ -45,7 +45,7 @@ fn a_cluster_version_that_progresses_moves() {
     }
 }
 
-fn kured(lock: Value) -> Value {
+fn kured(lock: &Value) -> Value {
     json!({"metadata": {"name": "kured", "namespace": "kube-system", "annotations": {"weave.works/kured-node-lock": lock}}})
 }
 
@@ -71,12 +71,12 @@ fn kureds_lock_is_held_until_it_is_gone_or_over() {
         ),
     ] {
         let what = format!("kured's lock is held by {said}").into();
-        assert_eq!(says(Signal::Kured, &kured(json!(lock.to_string()))), SignalFact::Busy { what, lasts }, "{lock}");
+        assert_eq!(says(Signal::Kured, &kured(&json!(lock.to_string()))), SignalFact::Busy { what, lasts }, "{lock}");
     }
     for free in [json!({"metadata": {"name": "kured"}}), json!({"metadata": {"name": "kured", "annotations": null}})] {
         assert_eq!(what(Signal::Kured, &free), None);
     }
-    assert_eq!(what(Signal::Kured, &kured(json!(several(json!([])).to_string()))), None, "nobody holds it");
+    assert_eq!(what(Signal::Kured, &kured(&json!(several(json!([])).to_string()))), None, "nobody holds it");
     for unclear in [
         json!(""),
         json!("{"),
@@ -86,7 +86,7 @@ fn kureds_lock_is_held_until_it_is_gone_or_over() {
         json!(7),
         json!(null),
     ] {
-        let said = what(Signal::Kured, &kured(unclear.clone()));
+        let said = what(Signal::Kured, &kured(&unclear));
         assert_eq!(said.as_deref(), Some("kured has a lock that cannot be read"), "{unclear}: who knows what it stops");
     }
 }
