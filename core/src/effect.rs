@@ -30,6 +30,13 @@ pub enum Effect {
         plural: Name,
         uid: Name,
         mark: Mark,
+        /// The whole object, where we may update but not patch.
+        whole: Option<Name>,
+    },
+    /// Read the whole object, to update it.
+    Fetch {
+        key: ObjectKey,
+        plural: Name,
     },
     /// Take back a person's word that the node is healthy: it has been heard.
     Unconfirm {
@@ -101,6 +108,7 @@ pub enum EffectKey {
     Delete(ObjectKey, Name),
     Read(ObjectKey),
     Mark(ObjectKey, Name, u8),
+    Fetch(ObjectKey),
     Unconfirm(Name),
     /// By the lease's name.
     HoldNode(Name),
@@ -122,6 +130,7 @@ impl Effect {
             Effect::Delete { key, uid, .. } => EffectKey::Delete(key.clone(), uid.clone()),
             Effect::Read { key, .. } => EffectKey::Read(key.clone()),
             Effect::Mark { key, uid, mark, .. } => EffectKey::Mark(key.clone(), uid.clone(), mark.number()),
+            Effect::Fetch { key, .. } => EffectKey::Fetch(key.clone()),
             Effect::Unconfirm { node } => EffectKey::Unconfirm(node.clone()),
             Effect::HoldNode(hold) => EffectKey::HoldNode(hold.name.clone()),
             Effect::ReleaseNode { lease } => EffectKey::ReleaseNode(lease.name.clone()),
@@ -155,6 +164,7 @@ impl EffectKey {
             EffectKey::Delete(..) => "delete",
             EffectKey::Read(_) => "read",
             EffectKey::Mark(..) => "mark",
+            EffectKey::Fetch(_) => "fetch",
             EffectKey::Unconfirm(_) => "unconfirm",
             EffectKey::HoldNode(_) => "hold-node",
             EffectKey::ReleaseNode(_) => "release-node",

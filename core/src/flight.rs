@@ -109,13 +109,16 @@ impl Flights {
             Answer::Exists => waits_for_watch(key).then_some(Flight::Exists { retry_at: now }),
             // The watch will say what became of it; to ask again at once would only heat the wire.
             Answer::Missing | Answer::Conflict
-                if !matches!(key, EffectKey::Read(_) | EffectKey::Discover(_) | EffectKey::ServerVersion) =>
+                if !matches!(
+                    key,
+                    EffectKey::Read(_) | EffectKey::Fetch(_) | EffectKey::Discover(_) | EffectKey::ServerVersion
+                ) =>
             {
                 let why = "it is gone, or another has taken its place".into();
                 Some(Flight::Refused { at: now, tries, retry_at: now.after(backoff(tries)), why })
             }
             Answer::Missing | Answer::Conflict => None,
-            Answer::Refused { why, retry_after } => {
+            Answer::Refused { why, retry_after, .. } => {
                 let pause = backoff(tries).max(retry_after.unwrap_or_default().min(BACKOFF_MAX));
                 Some(Flight::Refused { at: now, tries, retry_at: now.after(pause), why: why.clone() })
             }
@@ -182,6 +185,7 @@ fn waits_for_watch(key: &EffectKey) -> bool {
         | EffectKey::ReleaseNode(_) => true,
         EffectKey::Look(_)
         | EffectKey::Read(_)
+        | EffectKey::Fetch(_)
         | EffectKey::LeaseNamespace
         | EffectKey::Discover(_)
         | EffectKey::ServerVersion
@@ -197,6 +201,7 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
         | EffectKey::Create(_)
         | EffectKey::Delete(..)
         | EffectKey::Read(_)
+        | EffectKey::Fetch(_)
         | EffectKey::Mark(..)
         | EffectKey::Unconfirm(_)
         | EffectKey::HoldNode(_)

@@ -24,6 +24,8 @@ pub enum Input {
     NotServed(Source),
     /// The server does not let us list or watch it.
     Forbidden(Source),
+    /// The server lets us list it, but not watch: it is listed now and then.
+    Polled(Source),
     /// The source is no longer watched.
     Stopped(Source),
     /// An object that cannot be read; what was known of it is in doubt.
@@ -64,6 +66,12 @@ pub enum Fact {
         name: Name,
         says: SignalFact,
     },
+    /// A whole object, as text, to be written again with a change.
+    Whole {
+        key: ObjectKey,
+        uid: Name,
+        json: Name,
+    },
     /// The version of the API server.
     Server {
         version: Name,
@@ -91,7 +99,7 @@ impl Fact {
             Fact::NodeLease(_) => Some(Source::NodeLeases),
             Fact::Etcd { .. } => Some(Source::Etcd),
             Fact::Signal { signal, .. } => Some(Source::Signals(*signal)),
-            Fact::Kinds { .. } | Fact::Server { .. } => None,
+            Fact::Kinds { .. } | Fact::Server { .. } | Fact::Whole { .. } => None,
         }
     }
 }
@@ -108,7 +116,7 @@ pub enum Answer {
     /// The object is no longer the one that we decided on.
     Conflict,
     /// Definitely not done.
-    Refused { why: Name, retry_after: Option<Duration> },
+    Refused { why: Name, retry_after: Option<Duration>, forbidden: bool },
     /// Done or not, nobody knows: a time-out, a lost connection, an error of the server.
     Unsure { why: Name },
 }

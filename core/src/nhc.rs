@@ -95,6 +95,8 @@ pub struct Findings {
     pub recent: Vec<Recent>,
     /// Remediations that came and went before any status could tell.
     pub brief: Vec<(Name, Remediation)>,
+    /// What we are not allowed to do, and what is done instead.
+    pub limits: Vec<String>,
     /// Is the cluster being upgraded? None: what stood there stays.
     pub upgrading: Option<StatusCondition>,
 }
@@ -146,6 +148,10 @@ pub fn status(check: &Check, findings: &Findings, now: Wall) -> CheckStatus {
 
 fn conditions(check: &Check, findings: &Findings, now: Wall) -> Vec<StatusCondition> {
     let mut conditions = vec![disabled(check, findings, now), allowed(check, findings, now)];
+    if !findings.limits.is_empty() {
+        let message = findings.limits.join("; ");
+        conditions.push(condition(check, reasons::LIMITED_RIGHTS, Status::True, reasons::NOT_GRANTED, message, now));
+    }
     conditions.extend(findings.upgrading.as_ref().or_else(|| known(check, reasons::UPGRADING)).cloned());
     let storm = match findings.storm {
         Some(Storm::NotWatched) => return conditions,

@@ -7,6 +7,10 @@ pub const DISABLED: &str = "Disabled";
 /// Ours: may the check start remediations now, and if not, why not?
 pub const REMEDIATION_ALLOWED: &str = "RemediationAllowed";
 
+/// Ours, only while it is True: the roles that providers label lack a verb.
+pub const LIMITED_RIGHTS: &str = "LimitedRights";
+pub const NOT_GRANTED: &str = "NotGranted";
+
 /// Types, while the check has a stormCooldownDuration.
 pub const STORM_ACTIVE: &str = "StormActive";
 pub const STORM_COOLDOWN_ACTIVE: &str = "StormCooldownActive";

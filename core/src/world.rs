@@ -51,6 +51,13 @@ pub struct World {
     removals: BTreeMap<ObjectKey, (u32, Mono)>,
     /// Nodes of which nothing was ever readable but the name, with why.
     unreadable: BTreeMap<Name, Name>,
+    /// Sources that are listed now and then, as they may not be watched.
+    polled: BTreeSet<Source>,
+    /// Kinds that may not be patched, and those that may not be updated either.
+    unpatchable: BTreeSet<Kind>,
+    unwritable: BTreeSet<Kind>,
+    /// Whole objects that are about to be updated, with their uids.
+    wholes: BTreeMap<ObjectKey, (Name, Name)>,
     /// Remediations that came and went before the status of their check could tell, by check.
     brief: BTreeMap<Name, Vec<(Name, Remediation)>>,
 }
@@ -135,6 +142,10 @@ impl World {
             creations: BTreeMap::new(),
             removals: BTreeMap::new(),
             unreadable: BTreeMap::new(),
+            polled: BTreeSet::new(),
+            unpatchable: BTreeSet::new(),
+            unwritable: BTreeSet::new(),
+            wholes: BTreeMap::new(),
             brief: BTreeMap::new(),
         }
     }
@@ -147,7 +158,11 @@ impl World {
             Input::Listed(source) => self.list_ends(&source, now),
             Input::Seen(fact) => self.seen(fact, now),
             Input::Gone(gone) => self.gone(gone, now),
-            Input::Heard(source) => self.heard(&source, now),
+            Input::Heard(source) => {
+                let was_polled = self.polled.remove(&source);
+                self.heard(&source, now) || was_polled
+            }
+            Input::Polled(source) => self.polled.insert(source),
             Input::Broken(source) => self.broken(&source, now.mono),
             Input::NotServed(source) => self.not_served(&source, now.mono),
             Input::Forbidden(source) => self.forbidden(&source, now.mono),
@@ -179,10 +194,16 @@ impl World {
                 let World { creations, flights, .. } = self;
                 creations.retain(|key, _| flights.may_have_happened(&EffectKey::Create(key.clone())));
             }
+            Effect::Mark { key, whole, .. } => {
+                if whole.is_some() {
+                    self.wholes.remove(key);
+                }
+                self.flights.sent(effect.key(), now.mono);
+            }
             Effect::Look { .. }
             | Effect::Delete { .. }
             | Effect::Read { .. }
-            | Effect::Mark { .. }
+            | Effect::Fetch { .. }
             | Effect::Unconfirm { .. }
             | Effect::HoldNode(_)
             | Effect::ReleaseNode { .. }
@@ -222,6 +243,23 @@ impl World {
 
     pub fn served(&self, kind: &Kind) -> Option<&Served> {
         self.kinds.get(&kind.api_version)?.served.get(&kind.kind)
+    }
+
+    pub fn is_polled(&self, source: &Source) -> bool {
+        self.polled.contains(source)
+    }
+
+    pub fn is_unpatchable(&self, kind: &Kind) -> bool {
+        self.unpatchable.contains(kind)
+    }
+
+    pub fn is_unwritable(&self, kind: &Kind) -> bool {
+        self.unwritable.contains(kind)
+    }
+
+    /// The whole object, if it has been read for an update.
+    pub fn whole(&self, object: &Object) -> Option<&Name> {
+        self.wholes.get(&object.key).filter(|(uid, _)| *uid == object.uid).map(|(_, json)| json)
     }
 
     /// Since when has a source been awaited that was never listed completely, or broke, or has not been heard of?
@@ -332,6 +370,7 @@ impl World {
             }
             Fact::Kinds { api_version, served } => self.kinds_found(api_version, served, now.mono),
             Fact::Signal { signal, name, says } => self.signal_seen(signal, name, says, now),
+            Fact::Whole { key, uid, json } => self.wholes.insert(key, (uid, json)).is_none(),
             Fact::Server { version } => self.signals.server_seen(version, now),
         };
         freshened || changed
@@ -475,6 +514,7 @@ impl World {
                 let deleted_by_us = self.flights.get(&EffectKey::Delete(key.clone(), uid.clone())).is_some();
                 self.flights.resolved(&EffectKey::Delete(key.clone(), uid.clone()));
                 self.flights.resolved(&EffectKey::Create(key.clone()));
+                self.wholes.remove(&key);
                 let object = self.objects.remove(&key);
                 if self.election.leads(now.mono) {
                     object.iter().for_each(|object| self.remember_brief(object));
@@ -611,6 +651,16 @@ impl World {
             (EffectKey::Read(_), _) => {}
             (EffectKey::HoldNode(_), Answer::Missing) => self.lease_namespace_missing = true,
             (EffectKey::LeaseNamespace, Answer::Done(_) | Answer::Exists) => self.lease_namespace_missing = false,
+            // First the patch is refused; then, if that is no better, the update.
+            (EffectKey::Mark(key, ..), Answer::Refused { forbidden: true, .. }) => {
+                if !self.unpatchable.insert(key.kind.clone()) {
+                    self.unwritable.insert(key.kind);
+                }
+            }
+            (EffectKey::Fetch(_), Answer::Done(Some(fact @ Fact::Whole { .. }))) => {
+                self.seen(fact, now);
+            }
+            (EffectKey::Fetch(_), _) => {}
             (EffectKey::Mark(..) | EffectKey::Unconfirm(_) | EffectKey::HoldNode(_) | EffectKey::ReleaseNode(_), _)
             | (EffectKey::LeaseNamespace, _) => {}
             (EffectKey::Discover(_), Answer::Done(Some(fact @ Fact::Kinds { .. }))) => {

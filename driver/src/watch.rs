@@ -31,6 +31,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// Most of a heartbeat's cost is the wake-up: after one, let the socket fill before reading again.
 const FILL_FOR: Duration = Duration::from_millis(20);
+/// Where lists are all that we may have.
+const POLL_EVERY: Duration = Duration::from_secs(15);
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// No object in etcd is nearly as large; a line beyond this is garbage.
@@ -53,7 +55,7 @@ pub struct Wanted {
 /// Never ends by itself; it is aborted when the source is no longer wanted.
 pub async fn watch(client: Client, what: Wanted, number: u64, heard: Sender<Heard>) {
     let Wanted { source, served, keep } = what;
-    let mut watch = Watch { client, source, served, keep, number, heard, told: false };
+    let mut watch = Watch { client, source, served, keep, number, heard, told: false, polled: false };
     let mut next = Next::List;
     let mut backoff = BACKOFF_MIN;
     loop {
@@ -101,6 +103,7 @@ struct Watch {
     heard: Sender<Heard>,
     /// The trouble has been logged; its repetitions are not.
     told: bool,
+    polled: bool,
 }
 
 impl Watch {
@@ -125,7 +128,9 @@ impl Watch {
                 None => {
                     self.input(Input::Listed(self.source.clone())).await?;
                     self.told = false;
-                    info!(source = %self.source, objects = listed, "listed");
+                    if !self.polled {
+                        info!(source = %self.source, objects = listed, "listed");
+                    }
                     return Ok(Next::Watch { version: read.version, resumed: false });
                 }
             }
@@ -139,6 +144,16 @@ impl Watch {
             Ok(Ok(body)) => body,
             // The list before it is as good as ever; there will be another soon.
             Ok(Err(status)) if status.code == 410 => return Ok(Next::List),
+            // Roles of many providers lack this one verb: what may be listed is listed often.
+            Ok(Err(status)) if status.code == 403 && matches!(self.source, Source::Objects(_)) => {
+                self.input(Input::Polled(self.source.clone())).await?;
+                if !std::mem::replace(&mut self.polled, true) {
+                    let why = self.explain(&status);
+                    warn!(source = %self.source, every = ?POLL_EVERY, why, "may not be watched; listed instead");
+                }
+                tokio::time::sleep(POLL_EVERY).await;
+                return Ok(Next::List);
+            }
             Ok(Err(status)) => {
                 self.broken().await?;
                 return self.refused(&status).await;

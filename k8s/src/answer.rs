@@ -11,7 +11,7 @@ use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
 use resus_core::time::Wall;
 use serde::Deserialize;
 
-use crate::observe::{self, ApiStatus, Keep, wall};
+use crate::observe::{self, ApiStatus, Keep, NameOnly, wall};
 
 /// Before a busy server is asked again.
 const BUSY_SECONDS: u64 = 1;
@@ -34,7 +34,10 @@ pub fn lost(effect: &Effect, why: String) -> Input {
 
 /// It was never sent: another may lead by now.
 pub fn unsent(effect: &Effect) -> Input {
-    Input::Answered(effect.key(), Answer::Refused { why: "not sent, as the leadership has lapsed".into(), retry_after: None })
+    Input::Answered(
+        effect.key(),
+        Answer::Refused { why: "not sent, as the leadership has lapsed".into(), retry_after: None, forbidden: false },
+    )
 }
 
 fn answer(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Answer {
@@ -52,7 +55,8 @@ fn answer(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Answer 
         (StatusCode::CONFLICT, "AlreadyExists") => Answer::Exists,
         (StatusCode::CONFLICT, _) => Answer::Conflict,
         (code, _) if code.is_client_error() => {
-            Answer::Refused { why: why(code, &status), retry_after: retry_after(response, &status) }
+            let forbidden = matches!(code, StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED);
+            Answer::Refused { why: why(code, &status), retry_after: retry_after(response, &status), forbidden }
         }
         (code, _) => Answer::Unsure { why: why(code, &status) },
     }
@@ -65,6 +69,11 @@ fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<
         Effect::Discover { api_version } => Some(kinds(api_version, body)?),
         Effect::ServerVersion => Some(server(body)?),
         // Of these the watch tells.
+        Effect::Fetch { key, .. } => {
+            let NameOnly { metadata } = serde_json::from_slice(body)?;
+            let json = String::from_utf8_lossy(body).into_owned().into();
+            Some(Fact::Whole { key: key.clone(), uid: metadata.uid.into(), json })
+        }
         Effect::Create(_)
         | Effect::Delete { .. }
         | Effect::Read { .. }

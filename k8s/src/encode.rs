@@ -31,12 +31,19 @@ pub fn encode(effect: &Effect, namespace: &str) -> Request<Vec<u8>> {
             request(Method::DELETE, object_path(key, plural, true), Some(body))
         }
         Effect::Read { key, plural } => request(Method::GET, object_path(key, plural, true), None),
-        Effect::Mark { key, plural, uid, mark } => {
+        Effect::Fetch { key, plural } => request(Method::GET, object_path(key, plural, true), None),
+        Effect::Mark { key, plural, uid, mark, whole } => {
             let (annotation, value) = match mark {
                 Mark::TimedOut(at) => (names::TIMED_OUT, json!(seconds(*at))),
                 Mark::HealthySince(since) => (names::HEALTHY_DELAY, json!(since.map(seconds))),
                 Mark::Old => (names::OLD_FLAG.0, json!(names::OLD_FLAG.1)),
             };
+            if let Some(whole) = whole {
+                // With the version that it was read at: what changed since refuses.
+                let mut object: Value = serde_json::from_str(whole).expect("it was read as JSON");
+                object["metadata"]["annotations"][annotation] = value;
+                return request(Method::PUT, object_path(key, plural, true), Some(object));
+            }
             // Another object of the same name has another uid, and refuses.
             let patch = json!({"metadata": {"uid": &**uid, "annotations": {annotation: value}}});
             merge(object_path(key, plural, true), &patch)

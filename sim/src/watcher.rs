@@ -15,6 +15,7 @@ use crate::clock::{Millis, SECOND};
 /// As in the driver: for the head of an answer, and for a page of a list.
 pub const ANSWER_WITHIN: Millis = 10 * SECOND;
 const SILENCE_MAX: Millis = 2 * SECOND;
+const POLL_EVERY: Millis = 15 * SECOND;
 const BACKOFF_MIN: Millis = 200;
 const BACKOFF_MAX: Millis = 5 * SECOND;
 const LIVED_FOR: Millis = 5 * SECOND;
@@ -95,6 +96,10 @@ impl Watcher {
             State::Listing => {
                 self.refused(code, &mut moved);
                 self.rest(Next::List, now);
+            }
+            State::Opening { .. } if code == 403 && matches!(self.source, Source::Objects(_)) => {
+                moved.inputs.push(Input::Polled(self.source.clone()));
+                self.state = State::Resting { next: Next::List, until: now + POLL_EVERY };
             }
             State::Opening { .. } => {
                 if code != 410 {

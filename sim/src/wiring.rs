@@ -226,7 +226,12 @@ impl Simulation {
                 return;
             }
             // A Lease is renewed while its remediation lasts.
-            Effect::Look { .. } | Effect::Read { .. } | Effect::Discover { .. } | Effect::ServerVersion | Effect::HoldNode(_) => {
+            Effect::Look { .. }
+            | Effect::Fetch { .. }
+            | Effect::Read { .. }
+            | Effect::Discover { .. }
+            | Effect::ServerVersion
+            | Effect::HoldNode(_) => {
                 return;
             }
             Effect::Emit(_)

@@ -37,6 +37,8 @@ async fn the_api_server_restarts() {
     works(&stage, "n1").await;
     stage.condition("n2", "Ready", "False", 60).await;
     stage.until_remediations(&["n2"]).await;
+    // What the server has answered last may be missing in the log of one that is killed.
+    until(SOON, "it stands in the audit log", || async { (stage.times_created() == 2).then_some(()) }).await;
     stage.cluster.apiserver().kill();
     stage.cluster.apiserver().restart().await.expect("it comes back");
     stage.condition("n2", "Ready", "True", 0).await;

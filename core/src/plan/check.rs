@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Draft, sources};
+use super::{Draft, kinds_of, sources};
 use crate::decision::{Because, Verdict};
 use crate::effect::{Effect, EffectKey};
 use crate::escalate::{self, Workshop};
@@ -137,9 +137,27 @@ impl<'a> Draft<'a> {
             storm: Some(storm),
             recent: self.recent(&round, &targets),
             brief: self.world.brief(&check.name).to_vec(),
+            limits: self.limits(check),
             upgrading: upgrade::condition(self.world, check, &nodes, upgrading.as_ref(), self.now),
         };
         self.report(check, &findings);
+    }
+
+    /// What the roles of the providers do not let us do, and what we do instead.
+    fn limits(&self, check: &Check) -> Vec<String> {
+        let mut limits = Vec::new();
+        for kind in kinds_of(check) {
+            if self.world.is_unwritable(&kind) {
+                limits.push(format!("neither patch nor update of {kind} is granted: nothing is marked there"));
+            } else if self.world.is_unpatchable(&kind) {
+                limits.push(format!("patch of {kind} is not granted: update is used"));
+            }
+            let source = Source::Objects(kind);
+            if self.world.is_polled(&source) {
+                limits.push(format!("watch of {source} is not granted: it is listed every 15 s"));
+            }
+        }
+        limits
     }
 
     /// The nodes that the check selects, and its remediations of nodes that it does not.

@@ -218,6 +218,7 @@ impl<'a> Draft<'a> {
             | Effect::Delete { .. }
             | Effect::Read { .. }
             | Effect::Mark { .. }
+            | Effect::Fetch { .. }
             | Effect::Unconfirm { .. }
             | Effect::HoldNode(_)
             | Effect::ReleaseNode { .. }

@@ -89,7 +89,13 @@ impl<'a> Draft<'a> {
     pub(super) fn mark(&mut self, object: &Object, mark: Mark) {
         let Some(served) = self.world.served(&object.key.kind) else { return };
         let (key, plural, uid) = (object.key.clone(), served.plural.clone(), object.uid.clone());
-        self.send(Effect::Mark { key, plural, uid, mark });
+        if !self.world.is_unpatchable(&key.kind) {
+            self.send(Effect::Mark { key, plural, uid, mark, whole: None });
+        } else if let Some(whole) = self.world.whole(object) {
+            self.send(Effect::Mark { key, plural, uid, mark, whole: Some(whole.clone()) });
+        } else {
+            self.send(Effect::Fetch { key, plural });
+        }
     }
 
     /// Remediations whose node is no longer a target: it left the selection, or the cluster.

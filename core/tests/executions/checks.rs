@@ -591,3 +591,30 @@ fn marks_are_written_once() {
     }
     assert!(marks <= 1, "{marks}");
 }
+
+/// Roles of many providers lack patch: then the whole object is updated, and the status says so.
+#[test]
+fn where_patch_is_not_granted_objects_are_updated() {
+    let mut cluster = escalating();
+    cluster.patch_is_forbidden = true;
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(6 * MINUTE);
+    assert!(cluster.objects[&reboot("n1")].timed_out);
+    assert_eq!(condition(&cluster, reasons::LIMITED_RIGHTS), Some(Status::True));
+}
+
+#[test]
+fn a_kind_that_may_not_be_watched_is_reported() {
+    let mut cluster = settled();
+    let source = resus_core::facts::Source::Objects(reboot("n1").kind);
+    let at = cluster.now();
+    cluster.world.apply(resus_core::input::Input::Polled(source), at);
+    let plan = cluster.turn();
+    let told = plan.effects.iter().any(|effect| match effect {
+        Effect::Status { status, .. } => {
+            status.conditions.iter().any(|one| &*one.kind == reasons::LIMITED_RIGHTS && one.message.contains("15 s"))
+        }
+        _ => false,
+    });
+    assert!(told);
+}

@@ -46,6 +46,8 @@ pub struct Cluster {
     pub annotations: BTreeMap<Name, Vec<(&'static str, &'static str)>>,
     /// Nodes that have not reported anything.
     pub silent: BTreeSet<Name>,
+    /// The provider's role lacks patch.
+    pub patch_is_forbidden: bool,
     lease: Option<Record>,
     version: u64,
     /// Events that the watches have not delivered; each watch lags on its own.
@@ -80,6 +82,7 @@ impl Cluster {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             silent: BTreeSet::new(),
+            patch_is_forbidden: false,
             lease: None,
             version: 1,
             news: BTreeMap::new(),
@@ -315,7 +318,7 @@ impl Cluster {
                 self.store(&effect);
                 Answer::Unsure { why: "lost".into() }
             }
-            Fate::Refused => Answer::Refused { why: "busy".into(), retry_after: Some(Duration::from_secs(1)) },
+            Fate::Refused => Answer::Refused { why: "busy".into(), retry_after: Some(Duration::from_secs(1)), forbidden: false },
         };
         let now = self.now();
         self.world.apply(Input::Answered(effect.key(), answer), now);
@@ -362,6 +365,9 @@ impl Cluster {
                 true => Answer::Done(None),
                 false => Answer::Missing,
             },
+            Effect::Mark { whole: None, .. } if self.patch_is_forbidden => {
+                Answer::Refused { why: "no".into(), retry_after: None, forbidden: true }
+            }
             Effect::Mark { key, uid, mark, .. } => match self.objects.get(key) {
                 Some(object) if object.uid == *uid => {
                     self.change_object(key, |object| match mark {
@@ -372,6 +378,10 @@ impl Cluster {
                     Answer::Done(None)
                 }
                 Some(_) => Answer::Conflict,
+                None => Answer::Missing,
+            },
+            Effect::Fetch { key, .. } => match self.objects.get(key) {
+                Some(object) => Answer::Done(Some(Fact::Whole { key: key.clone(), uid: object.uid.clone(), json: "{}".into() })),
                 None => Answer::Missing,
             },
             Effect::Unconfirm { node } => {

@@ -358,7 +358,7 @@ fn events_are_not_repeated_where_the_status_cannot_be_written() {
             match effect {
                 Effect::Status { .. } => {
                     let effect = cluster.requests.pop_front().expect("there is one");
-                    let refused = Answer::Refused { why: "forbidden".into(), retry_after: None };
+                    let refused = Answer::Refused { why: "forbidden".into(), retry_after: None, forbidden: true };
                     apply(cluster, Input::Answered(effect.key(), refused));
                 }
                 _ => cluster.execute(0, Fate::Done),

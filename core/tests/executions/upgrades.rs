@@ -289,7 +289,7 @@ fn rights_that_are_taken_away_stop_what_would_start() {
 
 #[test]
 fn a_server_that_no_longer_tells_its_version_stops_what_would_start() {
-    let refused = || Answer::Refused { why: "no".into(), retry_after: None };
+    let refused = || Answer::Refused { why: "no".into(), retry_after: None, forbidden: true };
     for (answer, after) in [(refused(), 5 * MINUTE), (Answer::Unsure { why: "lost".into() }, 10 * MINUTE + 1)] {
         let mut cluster = settled(|_| {});
         let until = cluster.time + after;
