@@ -1,5 +1,6 @@
 //! What is to be done, so exactly that doing it leaves no choice?
 
+use crate::default_check::Workers;
 use crate::facts::{Name, NodeLease, ObjectKey, Version};
 use crate::lease::LeaseEffect;
 use crate::nhc::{CheckStatus, Event};
@@ -48,6 +49,9 @@ pub enum Effect {
     },
     /// Make the namespace for leases on nodes.
     LeaseNamespace,
+    /// Create the template that the default check refers to.
+    DefaultTemplate,
+    DefaultCheck(Workers),
     /// Which kinds does this API group and version serve?
     Discover {
         api_version: Name,
@@ -114,6 +118,8 @@ pub enum EffectKey {
     HoldNode(Name),
     ReleaseNode(Name),
     LeaseNamespace,
+    DefaultTemplate,
+    DefaultCheck,
     Discover(Name),
     ServerVersion,
     /// By the check's name, then the event's own.
@@ -135,6 +141,8 @@ impl Effect {
             Effect::HoldNode(hold) => EffectKey::HoldNode(hold.name.clone()),
             Effect::ReleaseNode { lease } => EffectKey::ReleaseNode(lease.name.clone()),
             Effect::LeaseNamespace => EffectKey::LeaseNamespace,
+            Effect::DefaultTemplate => EffectKey::DefaultTemplate,
+            Effect::DefaultCheck(_) => EffectKey::DefaultCheck,
             Effect::Discover { api_version } => EffectKey::Discover(api_version.clone()),
             Effect::ServerVersion => EffectKey::ServerVersion,
             Effect::Emit(event) => EffectKey::Emit(event.check.clone(), event.name.clone()),
@@ -169,6 +177,7 @@ impl EffectKey {
             EffectKey::HoldNode(_) => "hold-node",
             EffectKey::ReleaseNode(_) => "release-node",
             EffectKey::LeaseNamespace => "namespace",
+            EffectKey::DefaultTemplate | EffectKey::DefaultCheck => "default-check",
             EffectKey::Discover(_) => "discover",
             EffectKey::ServerVersion => "version",
             EffectKey::Emit(..) => "event",

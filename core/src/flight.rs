@@ -187,6 +187,8 @@ fn waits_for_watch(key: &EffectKey) -> bool {
         | EffectKey::Read(_)
         | EffectKey::Fetch(_)
         | EffectKey::LeaseNamespace
+        | EffectKey::DefaultTemplate
+        | EffectKey::DefaultCheck
         | EffectKey::Discover(_)
         | EffectKey::ServerVersion
         | EffectKey::Emit(..)
@@ -207,6 +209,8 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
         | EffectKey::HoldNode(_)
         | EffectKey::ReleaseNode(_) => true,
         EffectKey::LeaseNamespace
+        | EffectKey::DefaultTemplate
+        | EffectKey::DefaultCheck
         | EffectKey::Discover(_)
         | EffectKey::ServerVersion
         | EffectKey::Emit(..)

@@ -5,6 +5,7 @@
 //! specific that carrying it out leaves no choice. Nothing in this crate knows a clock, a socket or chance.
 
 pub mod decision;
+pub mod default_check;
 pub mod effect;
 pub mod escalate;
 pub mod facts;

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::default_check::DefaultCheck;
 use crate::effect::{Effect, EffectKey};
 use crate::facts::{Check, Claim, Kind, Name, Node, NodeLease, Object, ObjectKey, Served, Signal, SignalFact, Source};
 use crate::flight::{FORGET_AFTER, Flights, backoff};
@@ -22,6 +23,7 @@ pub struct World {
     pub election: Election,
     claim: Claim,
     pub detectors: Detectors,
+    pub default_check: DefaultCheck,
     /// What is known of upgrades.
     pub signals: Signals,
     /// Whether the definition of checks is ours; None while it is not known.
@@ -125,6 +127,7 @@ impl World {
             election,
             claim,
             detectors: Detectors::default(),
+            default_check: DefaultCheck::Off,
             signals: Signals::default(),
             definition_is_ours: None,
             nodes: BTreeMap::new(),
@@ -208,6 +211,8 @@ impl World {
             | Effect::HoldNode(_)
             | Effect::ReleaseNode { .. }
             | Effect::LeaseNamespace
+            | Effect::DefaultTemplate
+            | Effect::DefaultCheck(_)
             | Effect::Discover { .. }
             | Effect::ServerVersion
             | Effect::Emit(_) => self.flights.sent(effect.key(), now.mono),
@@ -420,6 +425,9 @@ impl World {
             return false;
         }
         self.signals.recall(&check, &self.clock, now);
+        if self.default_check != DefaultCheck::Off {
+            self.default_check = DefaultCheck::Settled;
+        }
         self.checks.insert(check.name.clone(), check);
         true
     }
@@ -663,6 +671,9 @@ impl World {
             (EffectKey::Fetch(_), _) => {}
             (EffectKey::Mark(..) | EffectKey::Unconfirm(_) | EffectKey::HoldNode(_) | EffectKey::ReleaseNode(_), _)
             | (EffectKey::LeaseNamespace, _) => {}
+            (EffectKey::DefaultTemplate, Answer::Done(_) | Answer::Exists) => self.default_check = DefaultCheck::Check,
+            (EffectKey::DefaultCheck, Answer::Done(_) | Answer::Exists) => self.default_check = DefaultCheck::Settled,
+            (EffectKey::DefaultTemplate | EffectKey::DefaultCheck, _) => {}
             (EffectKey::Discover(_), Answer::Done(Some(fact @ Fact::Kinds { .. }))) => {
                 self.seen(fact, now);
             }

@@ -10,6 +10,7 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
 use resus_core::decision::{Because, Decision, Verdict};
+use resus_core::default_check::DefaultCheck;
 use resus_core::effect::Effect;
 use resus_core::facts::{Claim, Name, Served, Source};
 use resus_core::input::Input;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub timing: Timing,
     pub claim: Claim,
     pub detectors: Detectors,
+    /// Give a cluster without any check the default one.
+    pub default_check: bool,
 }
 
 /// Messages that wait for the loop. When it is full, watches wait, and the server keeps their events.
@@ -54,6 +57,9 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
     let mut world = World::new(Election::new(settings.identity.as_str().into(), settings.timing), settings.claim);
     let keep = Arc::new(Keep::of(&settings.detectors));
     world.detectors = settings.detectors;
+    if settings.default_check {
+        world.default_check = DefaultCheck::Template;
+    }
     let mut pump = Pump {
         client,
         namespace: settings.namespace.into(),

@@ -82,6 +82,8 @@ fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<
         | Effect::HoldNode(_)
         | Effect::ReleaseNode { .. }
         | Effect::LeaseNamespace
+        | Effect::DefaultTemplate
+        | Effect::DefaultCheck(_)
         | Effect::Emit(_)
         | Effect::Lease(_) => None,
     })

@@ -6,8 +6,9 @@
 use http::{Method, Request, header};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use resus_core::default_check::Workers;
 use resus_core::effect::{Creation, Effect, Hold, Mark};
-use resus_core::facts::{Name, ObjectKey};
+use resus_core::facts::{CONTROL_PLANE_LABELS, Name, ObjectKey};
 use resus_core::lease::{LeaseEffect, REQUEST_TIMEOUT, Record};
 use resus_core::nhc::{CheckStatus, Event};
 use resus_core::repeat::Recent;
@@ -62,6 +63,21 @@ pub fn encode(effect: &Effect, namespace: &str) -> Request<Vec<u8>> {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::NODE_LEASES}});
             request(Method::POST, "/api/v1/namespaces".into(), Some(body))
         }
+        Effect::DefaultTemplate => {
+            let template = json!({
+                "apiVersion": names::DEFAULT_TEMPLATE.0,
+                "kind": names::DEFAULT_TEMPLATE.1,
+                "metadata": {"name": names::DEFAULT_TEMPLATE.2, "namespace": namespace, "labels": ours()},
+                "spec": {"template": {"spec": {}}},
+            });
+            let root = api_root(names::DEFAULT_TEMPLATE.0);
+            request(
+                Method::POST,
+                format!("{root}/namespaces/{}/poisonpillremediationtemplates", escape(namespace)),
+                Some(template),
+            )
+        }
+        Effect::DefaultCheck(workers) => default_check(*workers, namespace),
         Effect::Discover { api_version } => request(Method::GET, api_root(api_version), None),
         Effect::ServerVersion => request(Method::GET, "/version".into(), None),
         Effect::Emit(event) => emit(event),
@@ -129,6 +145,32 @@ fn emit(event: &Event) -> Request<Vec<u8>> {
         "count": 1,
     });
     request(Method::POST, format!("/api/v1/namespaces/{}/events", names::EVENT_NAMESPACE), Some(body))
+}
+
+fn ours() -> Value {
+    json!({names::MANAGED_BY_LABEL: names::MANAGER})
+}
+
+fn default_check(workers: Workers, namespace: &str) -> Request<Vec<u8>> {
+    let expression = |key: &str, operator: &str| json!({"key": key, "operator": operator});
+    let selector = match workers {
+        Workers::Labelled => vec![expression("node-role.kubernetes.io/worker", "Exists")],
+        Workers::NotControlPlane => CONTROL_PLANE_LABELS.iter().map(|label| expression(label, "DoesNotExist")).collect(),
+    };
+    let ready = |status: &str| json!({"type": "Ready", "status": status, "duration": "300s"});
+    let (api_version, kind, name) = names::DEFAULT_TEMPLATE;
+    let check = json!({
+        "apiVersion": names::CHECK_API_VERSION,
+        "kind": names::CHECK_KIND,
+        "metadata": {"name": names::DEFAULT_CHECK, "labels": ours()},
+        "spec": {
+            "remediationTemplate": {"apiVersion": api_version, "kind": kind, "name": name, "namespace": namespace},
+            "selector": {"matchExpressions": selector},
+            "maxUnhealthy": "49%",
+            "unhealthyConditions": [ready("False"), ready("Unknown")],
+        },
+    });
+    request(Method::POST, format!("{}/{}", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL), Some(check))
 }
 
 fn merge(path: String, patch: &Value) -> Request<Vec<u8>> {

@@ -11,6 +11,9 @@ pub const CHECK_KIND: &str = "NodeHealthCheck";
 pub const CHECK_PLURAL: &str = "nodehealthchecks";
 /// The check that is created where there is none; with our label on it, it is ours.
 pub const DEFAULT_CHECK: &str = "nhc-worker-default";
+/// API version, kind and name of the template of the default check.
+pub const DEFAULT_TEMPLATE: (&str, &str, &str) =
+    ("poison-pill.medik8s.io/v1alpha1", "PoisonPillRemediationTemplate", "poison-pill-default-template");
 
 /// On every remediation, as remediators select on it.
 pub const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "node-healthcheck-controller");

@@ -88,6 +88,22 @@ pub const RIGHTS: &[Right] = &[
         component: Component::Controller,
         scope: Scope::Cluster,
         group: "remediation.medik8s.io",
+        resources: &["nodehealthchecks"],
+        verbs: &["create"],
+        why: "give a cluster without any check the default one, where that is switched on",
+    },
+    Right {
+        component: Component::Controller,
+        scope: Scope::OwnNamespace,
+        group: "poison-pill.medik8s.io",
+        resources: &["poisonpillremediationtemplates"],
+        verbs: &["create"],
+        why: "give the default check its template",
+    },
+    Right {
+        component: Component::Controller,
+        scope: Scope::Cluster,
+        group: "remediation.medik8s.io",
         resources: &["nodehealthchecks/status"],
         verbs: &["patch"],
         why: "report what each check sees and does",
@@ -194,6 +210,7 @@ pub fn manifests(component: Component, namespace: &str) -> Vec<Value> {
             role_ref: role_ref("ClusterRole", &aggregation),
             subjects: Some(vec![subject.clone()]),
         }),
+        object(&provider_role(meta(&format!("{account}-poison-pill"), false))),
     ];
     // The namespaces of others may be missing, and are left alone if they are not.
     let elsewhere = RIGHTS.iter().filter(|right| right.component == component).filter_map(|right| match right.scope {
@@ -215,6 +232,23 @@ pub fn manifests(component: Component, namespace: &str) -> Vec<Value> {
         }));
     }
     objects
+}
+
+/// What the provider of PoisonPillRemediations grants to whoever has nodes remediated, labelled as any provider's is.
+fn provider_role(mut metadata: ObjectMeta) -> ClusterRole {
+    let (label, value) = names::AGGREGATION;
+    metadata.labels.get_or_insert_default().insert(label.to_owned(), value.to_owned());
+    let rule = |resources: &[&str], verbs: &[&str]| PolicyRule {
+        api_groups: Some(vec!["poison-pill.medik8s.io".into()]),
+        resources: Some(resources.iter().map(|text| (*text).to_owned()).collect()),
+        verbs: verbs.iter().map(|text| (*text).to_owned()).collect(),
+        ..PolicyRule::default()
+    };
+    let rules = vec![
+        rule(&["poisonpillremediationtemplates"], &["get", "list", "watch"]),
+        rule(&["poisonpillremediations"], &["get", "list", "watch", "create", "update", "patch", "delete"]),
+    ];
+    ClusterRole { metadata, rules: Some(rules), ..ClusterRole::default() }
 }
 
 fn rules(component: Component, scope: Scope) -> Vec<PolicyRule> {

@@ -239,7 +239,9 @@ impl Simulation {
             | Effect::Mark { .. }
             | Effect::Unconfirm { .. }
             | Effect::ReleaseNode { .. }
-            | Effect::LeaseNamespace => Vec::new(),
+            | Effect::LeaseNamespace
+            | Effect::DefaultTemplate
+            | Effect::DefaultCheck(_) => Vec::new(),
         };
         self.trace.count(effect.key().verb());
         self.violated(found);

@@ -11,6 +11,7 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::{Because, Decision, Verdict};
+use crate::default_check;
 use crate::effect::Effect;
 use crate::escalate;
 use crate::facts::{Check, Kind, Name, Source};
@@ -56,6 +57,9 @@ pub fn plan(world: &World, now: Now) -> Plan {
         }
     }
     draft.forget_checks();
+    if let Some(effect) = default_check::wanted(world, now) {
+        draft.send(effect);
+    }
     draft.finish()
 }
 
@@ -223,6 +227,8 @@ impl<'a> Draft<'a> {
             | Effect::HoldNode(_)
             | Effect::ReleaseNode { .. }
             | Effect::LeaseNamespace
+            | Effect::DefaultTemplate
+            | Effect::DefaultCheck(_)
             | Effect::Emit(_)
             | Effect::Status { .. } => acts,
         });

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use crate::model::{Cluster, at_most, key, template};
 use resus_core::decision::{Because, Verdict};
+use resus_core::default_check::{DefaultCheck, Workers};
 use resus_core::effect::Effect;
 use resus_core::facts::{
-    Amount, CONFIRMED_HEALTHY, EXCLUDE_LABEL, HealthyDelay, Mode, Name, NodeLease, Object, ObjectKey, Repeat, Status, Step,
-    Threshold, Version,
+    Amount, CONFIRMED_HEALTHY, EXCLUDE_LABEL, HealthyDelay, Mode, Name, NodeLease, Object, ObjectKey, Repeat, Source, Status,
+    Step, Threshold, Version,
 };
 use resus_core::nhc::UnhealthyNode;
 use resus_core::plan::{Plan, plan};
@@ -429,7 +430,7 @@ fn a_remediation_whose_node_is_gone_is_kept_while_busy_but_not_beyond_its_step()
     cluster.change_object(&reboot("n1"), |object| object.processing = true);
     cluster.run_well(1_000);
     cluster.broken_since.remove("n1");
-    cluster.list(resus_core::facts::Source::Nodes);
+    cluster.list(Source::Nodes);
     cluster.run_well(4 * MINUTE);
     exist(&cluster, &[reboot("n1")]);
     cluster.run_well(2 * MINUTE);
@@ -569,7 +570,7 @@ fn a_node_that_vanishes_without_a_remediation_leaves_no_trace() {
     cluster.run_well(8_000);
     assert!(listed(&cluster, "n1").is_some());
     cluster.broken_since.remove("n1");
-    cluster.list(resus_core::facts::Source::Nodes);
+    cluster.list(Source::Nodes);
     cluster.run_well(5_000);
     assert_eq!(listed(&cluster, "n1"), None);
 }
@@ -606,7 +607,7 @@ fn where_patch_is_not_granted_objects_are_updated() {
 #[test]
 fn a_kind_that_may_not_be_watched_is_reported() {
     let mut cluster = settled();
-    let source = resus_core::facts::Source::Objects(reboot("n1").kind);
+    let source = Source::Objects(reboot("n1").kind);
     let at = cluster.now();
     cluster.world.apply(resus_core::input::Input::Polled(source), at);
     let plan = cluster.turn();
@@ -617,4 +618,37 @@ fn a_kind_that_may_not_be_watched_is_reported() {
         _ => false,
     });
     assert!(told);
+}
+
+#[test]
+fn a_cluster_without_a_check_is_given_one_once_if_that_is_wanted() {
+    let begin = |has_no_check: bool, wanted: bool| {
+        let mut cluster = Cluster::new(3, at_most(1), Duration::from_secs(5));
+        cluster.has_no_check = has_no_check;
+        cluster.list(Source::Checks);
+        if wanted {
+            cluster.world.default_check = DefaultCheck::Template;
+        }
+        cluster
+    };
+    for (has_no_check, wanted, made) in [(true, true, 1), (true, false, 0), (false, true, 0)] {
+        let mut cluster = begin(has_no_check, wanted);
+        cluster.run_well(60 * MINUTE);
+        assert_eq!(cluster.default_checks.len(), made, "no check: {has_no_check}, wanted: {wanted}");
+    }
+    // Who deletes the only check meanwhile does not get another.
+    let mut cluster = begin(false, true);
+    cluster.list(Source::Checks);
+    cluster.has_no_check = true;
+    cluster.list(Source::Checks);
+    cluster.run_well(60 * MINUTE);
+    assert!(cluster.default_checks.is_empty());
+    for (labels, workers) in [(true, Workers::Labelled), (false, Workers::NotControlPlane)] {
+        let mut cluster = begin(true, true);
+        if labels {
+            set_label(&mut cluster, "n1", "node-role.kubernetes.io/worker", "");
+        }
+        cluster.run_well(MINUTE);
+        assert_eq!(cluster.default_checks, [workers]);
+    }
 }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use resus_core::default_check::Workers;
 use resus_core::effect::{Creation, Effect, Hold, Mark};
 use resus_core::facts::{
     Amount, Check, Claim, Condition, HealthyDelay, Invalid, Kind, Mode, Name, Node, NodeLease, Object, ObjectKey, Policy, Rule,
@@ -48,6 +49,9 @@ pub struct Cluster {
     pub silent: BTreeSet<Name>,
     /// The provider's role lacks patch.
     pub patch_is_forbidden: bool,
+    /// There is no check in the cluster; those that were made by default are counted.
+    pub has_no_check: bool,
+    pub default_checks: Vec<Workers>,
     lease: Option<Record>,
     version: u64,
     /// Events that the watches have not delivered; each watch lags on its own.
@@ -83,6 +87,8 @@ impl Cluster {
             annotations: BTreeMap::new(),
             silent: BTreeSet::new(),
             patch_is_forbidden: false,
+            has_no_check: false,
+            default_checks: Vec::new(),
             lease: None,
             version: 1,
             news: BTreeMap::new(),
@@ -119,7 +125,7 @@ impl Cluster {
         }
         let facts: Vec<Fact> = match &source {
             Source::Nodes => self.broken_since.keys().map(|name| Fact::Node(self.node(name))).collect(),
-            Source::Checks => vec![Fact::Check(self.check.clone())],
+            Source::Checks => (!self.has_no_check).then(|| Fact::Check(self.check.clone())).into_iter().collect(),
             Source::Kinds => vec![Fact::Definition { name: "nodehealthchecks.remediation.medik8s.io".into(), ours: true }],
             Source::Signals(signal) => self.signals.get(signal).map(|says| said(*signal, says)).into_iter().collect(),
             Source::Objects(kind) => self.objects.values().filter(|o| o.key.kind == *kind).cloned().map(Fact::Object).collect(),
@@ -399,7 +405,11 @@ impl Cluster {
                 Some(_) => Answer::Conflict,
                 None => Answer::Missing,
             },
-            Effect::LeaseNamespace => Answer::Done(None),
+            Effect::LeaseNamespace | Effect::DefaultTemplate => Answer::Done(None),
+            Effect::DefaultCheck(workers) => {
+                self.default_checks.push(*workers);
+                Answer::Done(None)
+            }
             Effect::Discover { api_version } => Answer::Done(Some(self.kinds(api_version))),
             Effect::ServerVersion => Answer::Done(Some(Fact::Server { version: self.server.clone() })),
             Effect::Emit(_) => Answer::Done(None),

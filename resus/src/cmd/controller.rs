@@ -59,6 +59,11 @@ pub struct Controller {
     #[command(flatten)]
     upgrades: Upgrades,
 
+    /// Give a cluster that has no NodeHealthCheck at all the default one, nhc-worker-default, at each start. It yields to
+    /// every check that somebody writes.
+    #[arg(long)]
+    default_check: bool,
+
     /// How long others wait before they take over from a leader that is not heard of.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     leader_elect_lease_duration: Duration,
@@ -108,6 +113,7 @@ impl Controller {
             metrics_bind_address,
             health_probe_bind_address,
             nhc,
+            default_check,
             upgrades,
             leader_elect_lease_duration,
             leader_elect_renew_deadline,
@@ -147,7 +153,7 @@ impl Controller {
             }
         };
         tokio::select! {
-            done = pump::run(client, Settings { namespace, identity, timing, claim, detectors }, telemetry.clone(), asked_to_stop()?) => done,
+            done = pump::run(client, Settings { namespace, identity, timing, claim, detectors, default_check }, telemetry.clone(), asked_to_stop()?) => done,
             error = endpoints => Err(error),
         }
     }

@@ -68,6 +68,7 @@ pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Re
         timing: Timing::default(),
         claim: Claim::Marked,
         detectors: Detectors::default(),
+        default_check: false,
     };
     tokio::select! {
         ended = pump::run(client, settings, Arc::new(Telemetry::new()), stop) => ended,
