@@ -5,5 +5,6 @@
 
 pub mod admin;
 pub mod pump;
+mod remediations;
 pub mod telemetry;
 pub mod watch;

@@ -18,8 +18,11 @@ use resus_core::plan::Plan;
 use resus_core::time::Now;
 use resus_core::world::World;
 
+use crate::remediations::Remediations;
+
 pub struct Telemetry {
     registry: Registry,
+    remediations: Remediations,
     began: Instant,
     inputs: Family<[(&'static str, &'static str); 1], Counter>,
     effects: Family<[(&'static str, &'static str); 1], Counter>,
@@ -40,7 +43,10 @@ const TURNS_WITHIN: Duration = Duration::from_secs(60);
 
 impl Telemetry {
     pub fn new() -> Telemetry {
-        let mut registry = Registry::with_prefix("resus");
+        // Those of the reference have its names, without our prefix.
+        let mut all = Registry::default();
+        let remediations = Remediations::new(&mut all);
+        let registry = all.sub_registry_with_prefix("resus");
         let inputs = Family::default();
         registry.register("inputs", "What was heard, by whether a decision could depend on it", inputs.clone());
         let effects = Family::default();
@@ -56,12 +62,13 @@ impl Telemetry {
             registry.register(name, help, gauge.clone());
             gauge
         };
-        let nodes = gauge(&mut registry, "nodes", "Nodes in the cluster");
-        let checks = gauge(&mut registry, "checks", "NodeHealthChecks in the cluster");
-        let leads = gauge(&mut registry, "leader", "1 if this process leads");
-        let stale = gauge(&mut registry, "stale_sources", "Watches that may be out of date; nothing starts that depends on them");
+        let nodes = gauge(registry, "nodes", "Nodes in the cluster");
+        let checks = gauge(registry, "checks", "NodeHealthChecks in the cluster");
+        let leads = gauge(registry, "leader", "1 if this process leads");
+        let stale = gauge(registry, "stale_sources", "Watches that may be out of date; nothing starts that depends on them");
         Telemetry {
-            registry,
+            registry: all,
+            remediations,
             began: Instant::now(),
             inputs,
             effects,
@@ -114,6 +121,7 @@ impl Telemetry {
         for (verdict, many) in verdicts {
             self.decisions.get_or_create(&[("verdict", verdict.to_string())]).set(count(many));
         }
+        self.remediations.observe(world, now.wall, plan.leads);
         let waiting = [Source::Nodes, Source::Checks].into_iter().find(|source| !world.is_synced(source));
         let ready = waiting.map_or(Ok(()), |source| Err(format!("{source} have not been listed yet")));
         *self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = ready;
