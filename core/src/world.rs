@@ -451,7 +451,9 @@ impl World {
         self.mark_seen(&Source::NodeLeases, &lease.name);
         self.flights.resolved(&EffectKey::HoldNode(lease.name.clone()));
         self.lease_namespace_missing = false;
-        self.node_leases.insert(lease.name.clone(), lease.clone()).is_none_or(|before| before != lease)
+        let changed = self.node_leases.get(&lease.name) != Some(&lease);
+        self.node_leases.insert(lease.name.clone(), lease);
+        changed
     }
 
     fn definition_seen(&mut self, name: &str, ours: Option<bool>) -> bool {
@@ -681,7 +683,7 @@ impl World {
                 self.kinds_found(api_version, BTreeMap::new(), now.mono);
             }
             // For good, that is: not merely because it has too much to do.
-            (EffectKey::Discover(api_version), Answer::Refused { retry_after: None, .. }) => {
+            (EffectKey::Discover(api_version), Answer::Refused { forbidden: true, .. }) => {
                 let is_asked = |signal: &Signal| signal.kind().is_some_and(|kind| kind.api_version == api_version);
                 if let Some(signal) = Signal::ALL.into_iter().find(is_asked) {
                     self.signals.refused(signal.detector(), Off::NotReadable, now.mono);
@@ -692,7 +694,7 @@ impl World {
                 self.seen(fact, now);
             }
             (EffectKey::ServerVersion, Answer::Missing) => self.signals.server_refused(Off::NotInstalled, now.mono),
-            (EffectKey::ServerVersion, Answer::Refused { retry_after: None, .. }) => {
+            (EffectKey::ServerVersion, Answer::Refused { forbidden: true, .. }) => {
                 self.signals.server_refused(Off::NotReadable, now.mono);
             }
             (EffectKey::ServerVersion, _) => {}

@@ -55,7 +55,7 @@ fn answer(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Answer 
         (StatusCode::CONFLICT, "AlreadyExists") => Answer::Exists,
         (StatusCode::CONFLICT, _) => Answer::Conflict,
         (code, _) if code.is_client_error() => {
-            let forbidden = matches!(code, StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED);
+            let forbidden = matches!(code, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED);
             Answer::Refused { why: why(code, &status), retry_after: retry_after(response, &status), forbidden }
         }
         (code, _) => Answer::Unsure { why: why(code, &status) },
