@@ -1,0 +1,356 @@
+//! What changes when something is heard?
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::{Feed, Kinds, World};
+use crate::default_check::DefaultCheck;
+use crate::effect::EffectKey;
+use crate::facts::{Check, Name, Node, NodeLease, Object, ObjectKey, Served, Signal, SignalFact, Source};
+use crate::flight::FORGET_AFTER;
+use crate::health::Known;
+use crate::input::{Fact, Gone};
+use crate::time::{Mono, Now};
+use crate::upgrade::Off;
+
+/// A definition is named `plural.group`.
+const CHECK_DEFINITION: &str = "nodehealthchecks.remediation.medik8s.io";
+/// A definition is served some moments after it appears: ask at this pace at first, then ever slower.
+const RECHECK_MIN: Duration = Duration::from_millis(250);
+/// Together with the growing pause, some eight seconds.
+const RECHECKS: u32 = 5;
+/// Not every kind has a definition that we can watch (aggregated APIs): ask now and then for ever.
+const RECHECK_MAX: Duration = Duration::from_secs(60);
+/// Where definitions cannot be watched at all.
+const RECHECK_BLIND: Duration = Duration::from_secs(15);
+/// So short-lived are remediations only in tests and in trouble; and trouble is told after the first hundred.
+const BRIEF_MAX: usize = 100;
+
+impl World {
+    pub(super) fn list_begins(&mut self, source: Source, now: Now) -> bool {
+        let unseen = match &source {
+            Source::Nodes => self.nodes.keys().chain(self.unreadable.keys()).cloned().collect(),
+            Source::Checks => self.checks.keys().cloned().collect(),
+            Source::Kinds => BTreeSet::new(),
+            Source::Signals(signal) => self.signals.names(*signal).collect(),
+            Source::Objects(kind) => self.objects.keys().filter(|key| key.kind == *kind).map(list_name).collect(),
+            Source::NodeLeases => self.node_leases.keys().cloned().collect(),
+            Source::Etcd => self.etcd.keys().cloned().collect(),
+        };
+        let feed = self.feeds.entry(source).or_insert(Feed {
+            synced: false,
+            broken: false,
+            broken_at: now.mono,
+            heard_at: now.mono,
+            unseen: None,
+        });
+        feed.unseen = Some(unseen);
+        false
+    }
+
+    pub(super) fn list_ends(&mut self, source: &Source, now: Now) -> bool {
+        let Some(feed) = self.feeds.get_mut(source) else { return false };
+        let unseen = feed.unseen.take().unwrap_or_default();
+        *feed = Feed { synced: true, broken: false, broken_at: now.mono, heard_at: now.mono, unseen: None };
+        match source {
+            Source::Nodes => {
+                self.nodes.retain(|name, _| !unseen.contains(name));
+                self.unreadable.retain(|name, _| !unseen.contains(name));
+            }
+            Source::Checks => unseen.iter().for_each(|name| self.drop_check(name)),
+            Source::Kinds => {}
+            Source::Signals(signal) => {
+                for name in &unseen {
+                    self.signals.gone(*signal, name);
+                }
+                self.signals.listed(*signal);
+            }
+            Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind || !unseen.contains(&list_name(key))),
+            Source::NodeLeases => self.node_leases.retain(|name, _| !unseen.contains(name)),
+            Source::Etcd => self.etcd.retain(|pod, _| !unseen.contains(pod)),
+        }
+        true
+    }
+
+    pub(super) fn seen(&mut self, fact: Fact, now: Now) -> bool {
+        let freshened = fact.source().is_some_and(|source| self.heard(&source, now));
+        let changed = match fact {
+            Fact::Node(node) => self.node_seen(node, now),
+            Fact::Check(check) => self.check_seen(check, now),
+            Fact::Object(object) => self.object_seen(object),
+            Fact::Definition { name, ours } => self.definition_seen(&name, Some(ours)),
+            Fact::NodeLease(lease) => self.node_lease_seen(lease),
+            Fact::Etcd { pod, node } => {
+                self.mark_seen(&Source::Etcd, &pod);
+                self.etcd.insert(pod, node.clone()).is_none_or(|before| before != node)
+            }
+            Fact::Kinds { api_version, served } => self.kinds_found(api_version, served, now.mono),
+            Fact::Signal { signal, name, says } => self.signal_seen(signal, name, says, now),
+            Fact::Whole { key, uid, json } => self.wholes.insert(key, (uid, json)).is_none(),
+            Fact::Server { version } => self.signals.server_seen(version, now),
+        };
+        freshened || changed
+    }
+
+    pub(super) fn node_seen(&mut self, node: Node, now: Now) -> bool {
+        self.mark_seen(&Source::Nodes, &node.name);
+        self.unreadable.remove(&node.name);
+        let listing = self.is_listing(&Source::Nodes);
+        let known = self.nodes.get_mut(&node.name);
+        if let Some(known) = known {
+            // A watch may lag behind a look; its old news is no news. A list is always believed.
+            if !listing && node.version.is_older_than(&known.node.version) {
+                return false;
+            }
+            if known.unreadable.is_none() && known.node.says_the_same_as(&node) {
+                known.node.version = node.version;
+                return false;
+            }
+            self.signals.kubelet_seen(&known.node, &node, now);
+        }
+        let since = self.anchors(&node, now);
+        let same = self.nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
+        let created = same.map_or_else(|| self.clock.anchor(node.created_at, now), |known| known.created);
+        self.nodes.insert(node.name.clone(), Known { node, since, created, unreadable: None });
+        true
+    }
+
+    /// A condition that has not changed keeps the instant at which it began, whatever the wall clock does.
+    pub(super) fn anchors(&self, node: &Node, now: Now) -> Box<[Mono]> {
+        let known = self.nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
+        let kept = |condition| {
+            let known = known?;
+            let at = known.node.conditions.iter().position(|own| own == condition)?;
+            Some(known.since[at])
+        };
+        node.conditions
+            .iter()
+            .map(|condition| kept(condition).unwrap_or_else(|| self.clock.anchor(condition.since, now)))
+            .collect()
+    }
+
+    pub(super) fn check_seen(&mut self, check: Check, now: Now) -> bool {
+        self.mark_seen(&Source::Checks, &check.name);
+        let is_old = self.checks.get(&check.name).is_some_and(|known| check.version.is_older_than(&known.version));
+        if is_old && !self.is_listing(&Source::Checks) {
+            return false;
+        }
+        self.signals.recall(&check, &self.clock, now);
+        if self.default_check != DefaultCheck::Off {
+            self.default_check = DefaultCheck::Settled;
+        }
+        self.checks.insert(check.name.clone(), check);
+        true
+    }
+
+    pub(super) fn signal_seen(&mut self, signal: Signal, name: Name, says: SignalFact, now: Now) -> bool {
+        self.mark_seen(&Source::Signals(signal), &name);
+        self.signals.says(signal, name, says, &self.clock, now)
+    }
+
+    pub(super) fn object_seen(&mut self, object: Object) -> bool {
+        self.mark_seen(&Source::Objects(object.key.kind.clone()), &list_name(&object.key));
+        self.flights.resolved(&EffectKey::Create(object.key.clone()));
+        if self.objects.get(&object.key) == Some(&object) {
+            return false;
+        }
+        self.objects.insert(object.key.clone(), object);
+        true
+    }
+
+    pub(super) fn node_lease_seen(&mut self, lease: NodeLease) -> bool {
+        self.mark_seen(&Source::NodeLeases, &lease.name);
+        self.flights.resolved(&EffectKey::HoldNode(lease.name.clone()));
+        self.lease_namespace_missing = false;
+        let changed = self.node_leases.get(&lease.name) != Some(&lease);
+        self.node_leases.insert(lease.name.clone(), lease);
+        changed
+    }
+
+    pub(super) fn definition_seen(&mut self, name: &str, ours: Option<bool>) -> bool {
+        let mut any = false;
+        if name == CHECK_DEFINITION {
+            any = std::mem::replace(&mut self.definition_is_ours, ours) != ours;
+        }
+        let Some((_, group)) = name.split_once('.') else { return any };
+        for (api_version, kinds) in &mut self.kinds {
+            if api_version.split_once('/').is_some_and(|(own, _)| own == group) {
+                (kinds.changed, kinds.tries, kinds.rechecks_left, any) = (true, 0, RECHECKS, true);
+            }
+        }
+        any
+    }
+
+    pub(super) fn kinds_found(&mut self, api_version: Name, served: BTreeMap<Name, Served>, now: Mono) -> bool {
+        let most = if self.is_fresh(&Source::Kinds, now) { RECHECK_MAX } else { RECHECK_BLIND };
+        let kinds = self.kinds.entry(api_version).or_default();
+        let pause = RECHECK_MIN.saturating_mul(1 << kinds.tries.min(16)).min(most);
+        let rechecks_left = if kinds.changed { kinds.rechecks_left } else { kinds.rechecks_left.saturating_sub(1) };
+        *kinds = Kinds { served, changed: false, recheck_at: now.after(pause), rechecks_left, tries: kinds.tries + 1 };
+        true
+    }
+
+    pub(super) fn not_served(&mut self, source: &Source, now: Mono) -> bool {
+        match source {
+            Source::Signals(signal) => match signal.kind().and_then(|kind| self.kinds.get_mut(&kind.api_version)) {
+                Some(kinds) => !std::mem::replace(&mut kinds.changed, true),
+                None => self.refused(*signal, Off::NotInstalled, now),
+            },
+            Source::Objects(kind) => {
+                self.kinds.get_mut(&kind.api_version).is_some_and(|kinds| !std::mem::replace(&mut kinds.changed, true))
+            }
+            Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd => false,
+        }
+    }
+
+    pub(super) fn forbidden(&mut self, source: &Source, now: Mono) -> bool {
+        match source {
+            Source::Signals(signal) => self.refused(*signal, Off::NotReadable, now),
+            // Without these there is nothing to decide on, and the watch says why.
+            Source::Nodes | Source::Checks | Source::Kinds | Source::Objects(_) | Source::NodeLeases | Source::Etcd => false,
+        }
+    }
+
+    pub(super) fn refused(&mut self, signal: Signal, off: Off, now: Mono) -> bool {
+        self.broken(&Source::Signals(signal), now);
+        self.signals.refused(signal.detector(), off, now);
+        true
+    }
+
+    pub(super) fn gone(&mut self, gone: Gone, now: Now) -> bool {
+        match gone {
+            Gone::Node(name) => {
+                self.heard(&Source::Nodes, now);
+                self.looks.remove(&name);
+                self.unreadable.remove(&name);
+                self.nodes.remove(&name).is_some()
+            }
+            Gone::Check(name) => {
+                self.heard(&Source::Checks, now);
+                self.drop_check(&name);
+                true
+            }
+            Gone::Object(key, uid) => {
+                self.heard(&Source::Objects(key.kind.clone()), now);
+                let deleted_by_us = self.flights.get(&EffectKey::Delete(key.clone(), uid.clone())).is_some();
+                self.flights.resolved(&EffectKey::Delete(key.clone(), uid.clone()));
+                self.flights.resolved(&EffectKey::Create(key.clone()));
+                self.wholes.remove(&key);
+                let object = self.objects.remove(&key);
+                if self.election.leads(now.mono) {
+                    object.iter().for_each(|object| self.remember_brief(object));
+                }
+                let was_ours = object.as_ref().is_some_and(|object| self.owner_of(object).is_some());
+                if was_ours && !deleted_by_us {
+                    self.removals.retain(|_, (_, at)| now.mono.since(*at) < FORGET_AFTER);
+                    let (times, _) = self.removals.get(&key).copied().unwrap_or_default();
+                    self.removals.insert(key, (times + 1, now.mono));
+                }
+                object.is_some()
+            }
+            Gone::NodeLease(name) => {
+                self.heard(&Source::NodeLeases, now);
+                self.flights.resolved(&EffectKey::ReleaseNode(name.clone()));
+                self.node_leases.remove(&name).is_some()
+            }
+            Gone::Etcd { pod } => {
+                self.heard(&Source::Etcd, now);
+                self.etcd.remove(&pod).is_some()
+            }
+            Gone::Definition { name } => {
+                self.heard(&Source::Kinds, now);
+                self.definition_seen(&name, None)
+            }
+            Gone::Signal { signal, name } => {
+                self.heard(&Source::Signals(signal), now);
+                self.signals.gone(signal, &name)
+            }
+        }
+    }
+
+    pub(super) fn owner_of(&self, object: &Object) -> Option<&Check> {
+        self.checks.values().find(|check| object.owners.iter().any(|owner| **owner == *check.uid))
+    }
+
+    /// Without this, a remediation that lasts less than the pause between two statuses would leave no trace.
+    pub(super) fn remember_brief(&mut self, object: &Object) {
+        let Some(check) = self.owner_of(object) else { return };
+        let told = check.status.unhealthy.iter().flat_map(|node| &node.remediations).any(|known| known.uid == object.uid);
+        let brief = self.brief.entry(check.name.clone()).or_default();
+        if !told && brief.len() < BRIEF_MAX {
+            brief.push((object.node.clone(), object.into()));
+        }
+    }
+
+    pub(super) fn heard(&mut self, source: &Source, now: Now) -> bool {
+        let was_fresh = self.is_fresh(source, now.mono);
+        let Some(feed) = self.feeds.get_mut(source) else { return false };
+        // What a list shows is not yet the whole: it makes nothing fresh before its end.
+        if feed.unseen.is_some() {
+            return false;
+        }
+        (feed.broken, feed.heard_at) = (false, now.mono);
+        !was_fresh
+    }
+
+    pub(super) fn broken(&mut self, source: &Source, now: Mono) -> bool {
+        let Some(feed) = self.feeds.get_mut(source).filter(|feed| !feed.broken) else { return false };
+        (feed.broken, feed.broken_at) = (true, now);
+        true
+    }
+
+    pub(super) fn forget(&mut self, source: &Source) -> bool {
+        match source {
+            Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind),
+            Source::Etcd => self.etcd.clear(),
+            Source::NodeLeases => self.node_leases.clear(),
+            Source::Signals(signal) => self.signals.forget(*signal),
+            Source::Nodes | Source::Checks | Source::Kinds => {}
+        }
+        self.feeds.remove(source).is_some()
+    }
+
+    pub(super) fn unreadable(&mut self, source: &Source, name: &Name, why: Name, now: Now) -> bool {
+        self.heard(source, now);
+        self.mark_seen(source, name);
+        match source {
+            Source::Nodes => match self.nodes.get_mut(name) {
+                Some(known) => known.unreadable.replace(why).is_none(),
+                None => self.unreadable.insert(name.clone(), why).is_none(),
+            },
+            // A check or a template that cannot be read at all has nothing to report on but the log.
+            Source::Checks => self.checks.remove(name).is_some(),
+            Source::Kinds | Source::Objects(_) | Source::NodeLeases | Source::Etcd => false,
+            // Somebody says something that we do not understand: in doubt, nothing starts.
+            Source::Signals(signal) => {
+                let what = format!("{source}: {name} cannot be read: {why}").into();
+                self.signals.says(*signal, name.clone(), SignalFact::Busy { what, lasts: None }, &self.clock, now)
+            }
+        }
+    }
+
+    pub(super) fn is_listing(&self, source: &Source) -> bool {
+        self.feeds.get(source).is_some_and(|feed| feed.unseen.is_some())
+    }
+
+    pub(super) fn mark_seen(&mut self, source: &Source, name: &Name) {
+        if let Some(unseen) = self.feeds.get_mut(source).and_then(|feed| feed.unseen.as_mut()) {
+            unseen.remove(name);
+        }
+    }
+
+    pub(super) fn drop_check(&mut self, name: &Name) {
+        self.checks.remove(name);
+        self.settled.remove(name);
+        self.brief.remove(name);
+        self.status_sent.remove(name);
+        self.signals.forget_check(name);
+    }
+}
+
+fn list_name(key: &ObjectKey) -> Name {
+    match &key.namespace {
+        Some(namespace) => format!("{namespace}/{}", key.name).into(),
+        None => key.name.clone(),
+    }
+}

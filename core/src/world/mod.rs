@@ -1,0 +1,304 @@
+//! What do we know, all together?
+//!
+//! Inputs change it, one at a time; nothing else does. An input that changes no fact says so, and then
+//! nothing is planned anew: a heartbeat costs its decoding and one comparison.
+
+mod answers;
+mod hear;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::default_check::DefaultCheck;
+use crate::effect::{Effect, EffectKey};
+use crate::facts::{Check, Claim, Kind, Name, NodeLease, Object, ObjectKey, Served, Source};
+use crate::flight::{Flights, backoff};
+use crate::health::Known;
+use crate::input::Input;
+use crate::lease::Election;
+use crate::nhc::Remediation;
+use crate::time::{Clock, Mono, Now};
+use crate::upgrade::{Detectors, Signals};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub clock: Clock,
+    pub election: Election,
+    claim: Claim,
+    pub detectors: Detectors,
+    pub default_check: DefaultCheck,
+    /// What is known of upgrades.
+    pub signals: Signals,
+    /// Whether the definition of checks is ours; None while it is not known.
+    definition_is_ours: Option<bool>,
+    pub nodes: BTreeMap<Name, Known>,
+    pub checks: BTreeMap<Name, Check>,
+    /// Templates and remediations.
+    pub objects: BTreeMap<ObjectKey, Object>,
+    /// Leases on nodes, by their own names.
+    pub node_leases: BTreeMap<Name, NodeLease>,
+    /// The namespace for leases on nodes does not exist.
+    pub lease_namespace_missing: bool,
+    /// Pods of etcd, and the node of each.
+    pub etcd: BTreeMap<Name, Name>,
+    feeds: BTreeMap<Source, Feed>,
+    /// By API group and version.
+    pub kinds: BTreeMap<Name, Kinds>,
+    pub flights: Flights,
+    /// When the last answered look at a node was sent.
+    looks: BTreeMap<Name, Mono>,
+    /// Events that need no further attempt, by check, until the status that goes with them is written.
+    settled: BTreeMap<Name, BTreeSet<Name>>,
+    status_sent: BTreeMap<Name, StatusSent>,
+    /// For whom each creation that is under way, or may have happened, was sent.
+    creations: BTreeMap<ObjectKey, (Name, Name)>,
+    /// How often somebody else removed what we created, and when last.
+    removals: BTreeMap<ObjectKey, (u32, Mono)>,
+    /// Nodes of which nothing was ever readable but the name, with why.
+    unreadable: BTreeMap<Name, Name>,
+    /// Sources that are listed now and then, as they may not be watched.
+    polled: BTreeSet<Source>,
+    /// Kinds that may not be patched, and those that may not be updated either.
+    unpatchable: BTreeSet<Kind>,
+    unwritable: BTreeSet<Kind>,
+    /// Whole objects that are about to be updated, with their uids.
+    wholes: BTreeMap<ObjectKey, (Name, Name)>,
+    /// Remediations that came and went before the status of their check could tell, by check.
+    brief: BTreeMap<Name, Vec<(Name, Remediation)>>,
+}
+
+/// How well we hear from a source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Feed {
+    /// A list has been completed.
+    synced: bool,
+    /// The watch broke and nothing has come since.
+    broken: bool,
+    /// Since when, if it is.
+    broken_at: Mono,
+    heard_at: Mono,
+    /// While a list is under way: what it has not shown yet.
+    unseen: Option<BTreeSet<Name>>,
+}
+
+/// The last status that was sent for a check.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StatusSent {
+    pub at: Mono,
+    /// What it said, without its times; see [`crate::nhc::CheckStatus::gist`].
+    pub gist: u64,
+    /// The server said that it is stored.
+    pub stored: bool,
+}
+
+/// What an API group and version serves, and when to ask again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Kinds {
+    pub served: BTreeMap<Name, Served>,
+    /// A definition in this group changed since we asked.
+    pub changed: bool,
+    pub recheck_at: Mono,
+    /// After a change the server's own list takes a while to follow: ask so many times more.
+    pub rechecks_left: u32,
+    tries: u32,
+}
+
+/// Bookmarks come about every minute; a watch that is silent for longer than this is not trusted.
+pub const STALE_AFTER: Duration = Duration::from_secs(90);
+
+impl World {
+    pub fn new(election: Election, claim: Claim) -> World {
+        World {
+            clock: Clock::default(),
+            election,
+            claim,
+            detectors: Detectors::default(),
+            default_check: DefaultCheck::Off,
+            signals: Signals::default(),
+            definition_is_ours: None,
+            nodes: BTreeMap::new(),
+            checks: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            node_leases: BTreeMap::new(),
+            lease_namespace_missing: false,
+            etcd: BTreeMap::new(),
+            feeds: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            flights: Flights::default(),
+            looks: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            status_sent: BTreeMap::new(),
+            creations: BTreeMap::new(),
+            removals: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            polled: BTreeSet::new(),
+            unpatchable: BTreeSet::new(),
+            unwritable: BTreeSet::new(),
+            wholes: BTreeMap::new(),
+            brief: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what was learnt. False: no decision can depend on it.
+    pub fn apply(&mut self, input: Input, now: Now) -> bool {
+        self.clock.observe(now);
+        match input {
+            Input::Listing(source) => self.list_begins(source, now),
+            Input::Listed(source) => self.list_ends(&source, now),
+            Input::Seen(fact) => self.seen(fact, now),
+            Input::Gone(gone) => self.gone(gone, now),
+            Input::Heard(source) => {
+                let was_polled = self.polled.remove(&source);
+                self.heard(&source, now) || was_polled
+            }
+            Input::Polled(source) => self.polled.insert(source),
+            Input::Broken(source) => self.broken(&source, now.mono),
+            Input::NotServed(source) => self.not_served(&source, now.mono),
+            Input::Forbidden(source) => self.forbidden(&source, now.mono),
+            Input::Stopped(source) => self.forget(&source),
+            Input::Unreadable { source, name, why } => self.unreadable(&source, &name, why, now),
+            Input::Answered(key, answer) => self.answered(key, answer, now),
+            Input::LeaseAnswered(answer) => {
+                self.election.answered(answer, now.mono);
+                true
+            }
+            Input::Stop => {
+                self.election.stopping = true;
+                true
+            }
+        }
+    }
+
+    /// An effect of the plan has been handed to the client.
+    pub fn sent(&mut self, effect: &Effect, now: Now) {
+        match effect {
+            Effect::Lease(lease) => self.election.sent(lease, now.mono),
+            Effect::Status { check, status, .. } => {
+                self.status_sent.insert(check.clone(), StatusSent { at: now.mono, gist: status.gist(), stored: false });
+                self.flights.sent(effect.key(), now.mono);
+            }
+            Effect::Create(creation) => {
+                self.creations.insert(creation.key.clone(), (creation.check_uid.clone(), creation.node.clone()));
+                self.flights.sent(effect.key(), now.mono);
+                let World { creations, flights, .. } = self;
+                creations.retain(|key, _| flights.may_have_happened(&EffectKey::Create(key.clone())));
+            }
+            Effect::Mark { key, whole, .. } => {
+                if whole.is_some() {
+                    self.wholes.remove(key);
+                }
+                self.flights.sent(effect.key(), now.mono);
+            }
+            Effect::Look { .. }
+            | Effect::Delete { .. }
+            | Effect::Read { .. }
+            | Effect::Fetch { .. }
+            | Effect::Unconfirm { .. }
+            | Effect::HoldNode(_)
+            | Effect::ReleaseNode { .. }
+            | Effect::LeaseNamespace
+            | Effect::DefaultTemplate
+            | Effect::DefaultCheck(_)
+            | Effect::Discover { .. }
+            | Effect::ServerVersion
+            | Effect::Emit(_) => self.flights.sent(effect.key(), now.mono),
+        }
+    }
+
+    /// Is this check ours to act on? What is not known yet is not.
+    pub fn is_ours(&self, check: &Check) -> bool {
+        match self.claim {
+            Claim::All => true,
+            Claim::Marked => check.take_over || self.definition_is_ours == Some(true),
+            Claim::Off => false,
+        }
+    }
+
+    /// Nobody else takes care of any check.
+    pub fn owns_all_checks(&self) -> bool {
+        self.claim == Claim::All || (self.claim == Claim::Marked && self.definition_is_ours == Some(true))
+    }
+
+    pub fn is_synced(&self, source: &Source) -> bool {
+        self.feeds.get(source).is_some_and(|feed| feed.synced)
+    }
+
+    /// Stale is a watch from its break until something comes after it, and one that has been silent too long.
+    pub fn is_fresh(&self, source: &Source, now: Mono) -> bool {
+        self.feeds.get(source).is_some_and(|feed| feed.synced && !feed.broken && now.since(feed.heard_at) <= STALE_AFTER)
+    }
+
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.feeds.keys()
+    }
+
+    pub fn served(&self, kind: &Kind) -> Option<&Served> {
+        self.kinds.get(&kind.api_version)?.served.get(&kind.kind)
+    }
+
+    pub fn is_polled(&self, source: &Source) -> bool {
+        self.polled.contains(source)
+    }
+
+    pub fn is_unpatchable(&self, kind: &Kind) -> bool {
+        self.unpatchable.contains(kind)
+    }
+
+    pub fn is_unwritable(&self, kind: &Kind) -> bool {
+        self.unwritable.contains(kind)
+    }
+
+    /// The whole object, if it has been read for an update.
+    pub fn whole(&self, object: &Object) -> Option<&Name> {
+        self.wholes.get(&object.key).filter(|(uid, _)| *uid == object.uid).map(|(_, json)| json)
+    }
+
+    /// Since when has a source been awaited that was never listed completely, or broke, or has not been heard of?
+    pub fn silent_since(&self, source: &Source) -> Option<Mono> {
+        self.feeds.get(source).map(|feed| if feed.broken { feed.broken_at } else { feed.heard_at })
+    }
+
+    /// What may have been created for each node under this check, as far as anybody knows.
+    pub fn maybe_created(&self, check_uid: &str) -> BTreeMap<&Name, &ObjectKey> {
+        let ours = self.creations.iter().filter(|(_, (owner, _))| **owner == *check_uid);
+        ours.filter(|(key, _)| self.flights.may_have_happened(&EffectKey::Create((*key).clone())))
+            .map(|(key, (_, node))| (node, key))
+            .collect()
+    }
+
+    /// The nodes for which something may have been created that we do not see yet.
+    pub fn maybe_remediated(&self) -> impl Iterator<Item = &Name> {
+        let may_exist = |key: &ObjectKey| self.flights.may_have_happened(&EffectKey::Create(key.clone()));
+        self.creations.iter().filter(move |(key, _)| may_exist(key)).map(|(_, (_, node))| node)
+    }
+
+    /// How often somebody else removed this object, and when it may be created again.
+    pub fn removed_by_others(&self, key: &ObjectKey) -> Option<(u32, Mono)> {
+        self.removals.get(key).map(|(times, at)| (*times, at.after(backoff(*times))))
+    }
+
+    pub fn unreadable_node(&self, node: &str) -> Option<&Name> {
+        self.unreadable.get(node)
+    }
+
+    pub fn looked_at(&self, node: &str) -> Option<Mono> {
+        self.looks.get(node).copied()
+    }
+
+    pub fn is_settled(&self, check: &str, event: &str) -> bool {
+        self.settled.get(check).is_some_and(|events| events.contains(event))
+    }
+
+    /// How many events have been written since the last status.
+    pub fn settled(&self, check: &str) -> usize {
+        self.settled.get(check).map_or(0, BTreeSet::len)
+    }
+
+    pub fn brief(&self, check: &str) -> &[(Name, Remediation)] {
+        self.brief.get(check).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn status_sent(&self, check: &str) -> Option<&StatusSent> {
+        self.status_sent.get(check)
+    }
+}
