@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{CHECKS, MERGE, NODES, REMEDIATIONS, TEMPLATES};
+use crate::api::{CHECKS, MERGE, NODES, PROVIDED};
 use crate::clock::{Millis, SECOND};
 use crate::happening::What;
 use crate::liveness::{JUDGE_EACH, Liveness};
@@ -42,7 +42,10 @@ impl Simulation {
                 self.restore_provider();
                 act.word().to_owned()
             }
-            Act::DropTemplate => format!("the template is deleted: {}", self.api.delete(now, &format!("{TEMPLATES}/{TEMPLATE}"))),
+            Act::DropTemplate => {
+                let path = format!("{PROVIDED}/rebootremediationtemplates/{TEMPLATE}");
+                format!("the template is deleted: {}", self.api.delete(now, &path))
+            },
             Act::RemoveNode | Act::NodeLeaves | Act::Relabel => self.act_on_node(act),
             Act::RemoveRemediation => self.remove_remediation(),
             Act::Occupy => self.occupy(),
@@ -176,7 +179,7 @@ impl Simulation {
     fn remove_remediation(&mut self) -> String {
         let names: Vec<String> = self.ledger.remediations.keys().cloned().collect();
         let Some(name) = self.rng.pick(&names).cloned() else { return "there is no remediation to remove".to_owned() };
-        let code = self.api.delete(self.now(), &format!("{REMEDIATIONS}/{name}"));
+        let code = self.api.delete(self.now(), &format!("{PROVIDED}/{name}"));
         format!("somebody else removes {name}: {code}")
     }
 
@@ -190,7 +193,7 @@ impl Simulation {
             "apiVersion": "provider.test/v1", "kind": "RebootRemediation",
             "metadata": {"name": node, "namespace": "provider", "annotations": {"provider.test/by": "somebody else"}}, "spec": {},
         });
-        let code = self.api.create(self.now(), REMEDIATIONS, &body);
+        let code = self.api.create(self.now(), &format!("{PROVIDED}/rebootremediations"), &body);
         format!("somebody else's object takes the name {node}: {code}")
     }
 
@@ -241,10 +244,10 @@ impl Simulation {
         }
         for (name, one) in self.ledger.remediations.clone() {
             if one.owner.is_none() {
-                self.api.delete(now, &format!("{REMEDIATIONS}/{name}"));
+                self.api.delete(now, &format!("{PROVIDED}/{name}"));
             }
             let next = self.provider.sees(name, one.uid, one.deleting);
-            self.provide(next);
+            next.into_iter().for_each(|next| self.provide(next));
         }
     }
 }

@@ -10,7 +10,7 @@ use resus_apiserver::{Followed, Reply, Server, Watch};
 use serde_json::{Value, json};
 
 use crate::clock::{Millis, wall};
-use crate::scenario::{NAMESPACE, PROVIDER, TEMPLATE, TEMPLATE_INVALID, TEMPLATE_OF_SEVERAL};
+use crate::scenario::{NAMESPACE, PROVIDER, TEMPLATE, TEMPLATE_HARD, TEMPLATE_INVALID, TEMPLATE_OF_SEVERAL, TEMPLATE_POWER};
 
 pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub const MERGE: &str = "application/merge-patch+json";
@@ -46,8 +46,8 @@ impl Topic {
             "nodes" => Some(Topic::Nodes),
             "nodehealthchecks" => Some(Topic::Checks),
             "customresourcedefinitions" => Some(Topic::Definitions),
-            "rebootremediations" => Some(Topic::Remediations),
-            "rebootremediationtemplates" => Some(Topic::Templates),
+            "rebootremediations" | "powerremediations" => Some(Topic::Remediations),
+            "rebootremediationtemplates" | "powerremediationtemplates" => Some(Topic::Templates),
             "leases" => Some(Topic::Leases),
             "pods" => Some(Topic::Pods),
             _ => None,
@@ -139,8 +139,9 @@ impl Api {
     }
 
     pub fn install_provider(&mut self, now: Millis) {
-        for (kind, status) in [("RebootRemediationTemplate", None), ("RebootRemediation", Some(json!({"status": {}})))] {
-            self.define(now, &definition(kind, status));
+        for kind in REMEDIATION_KINDS {
+            self.define(now, &definition(&format!("{kind}Template"), None));
+            self.define(now, &definition(kind, Some(json!({"status": {}}))));
         }
         self.tend(now);
         self.install_templates(now);
@@ -156,16 +157,18 @@ impl Api {
     fn install_templates(&mut self, now: Millis) {
         let spec = json!({"template": {"spec": {"method": "power-cycle", "retries": 3}}});
         let several = json!({"remediation.medik8s.io/multiple-templates-support": "true"});
-        for (name, annotations, spec) in [
-            (TEMPLATE, json!({}), spec.clone()),
-            (TEMPLATE_OF_SEVERAL, several, spec),
-            (TEMPLATE_INVALID, json!({}), json!({"other": 1})),
+        for (kind, name, annotations, spec) in [
+            ("Reboot", TEMPLATE, json!({}), spec.clone()),
+            ("Reboot", TEMPLATE_HARD, json!({}), spec.clone()),
+            ("Reboot", TEMPLATE_OF_SEVERAL, several, spec.clone()),
+            ("Reboot", TEMPLATE_INVALID, json!({}), json!({"other": 1})),
+            ("Power", TEMPLATE_POWER, json!({}), spec),
         ] {
             let body = json!({
-                "apiVersion": "provider.test/v1", "kind": "RebootRemediationTemplate",
+                "apiVersion": "provider.test/v1", "kind": format!("{kind}RemediationTemplate"),
                 "metadata": {"name": name, "namespace": PROVIDER, "annotations": annotations}, "spec": spec,
             });
-            self.create(now, TEMPLATES, &body);
+            self.create(now, &format!("{PROVIDED}/{}remediationtemplates", kind.to_lowercase()), &body);
         }
     }
 }
@@ -173,8 +176,9 @@ impl Api {
 pub const NODES: &str = "/api/v1/nodes";
 pub const NODE_LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 pub const CHECKS: &str = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks";
-pub const TEMPLATES: &str = "/apis/provider.test/v1/namespaces/provider/rebootremediationtemplates";
-pub const REMEDIATIONS: &str = "/apis/provider.test/v1/namespaces/provider/rebootremediations";
+/// What the provider's objects are kept under: `rebootremediations/worker-1` and so on.
+pub const PROVIDED: &str = "/apis/provider.test/v1/namespaces/provider";
+pub const REMEDIATION_KINDS: [&str; 2] = ["RebootRemediation", "PowerRemediation"];
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 fn definition(kind: &str, subresources: Option<Value>) -> Value {

@@ -55,6 +55,17 @@ impl<E> Agenda<E> {
         self.now = at;
         Some(event)
     }
+
+    /// What happens until then; when there is nothing more, it is then.
+    pub fn pop_until(&mut self, end: Millis) -> Option<E> {
+        match self.events.first_key_value() {
+            Some(((at, _), _)) if *at <= end => self.pop(),
+            Some(_) | None => {
+                self.now = self.now.max(end);
+                None
+            }
+        }
+    }
 }
 
 impl<E> Default for Agenda<E> {

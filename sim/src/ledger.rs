@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use http::Request;
 use resus_apiserver::{Reply, Watch};
+use resus_core::facts::ObjectKey;
 use serde_json::Value;
 
 use crate::api::Api;
@@ -26,15 +27,24 @@ enum Subject {
 
 const NODES: (Subject, &str) = (Subject::Nodes, "/api/v1/nodes");
 const CHECKS: (Subject, &str) = (Subject::Checks, "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks");
-const REMEDIATIONS: (Subject, &str) = (Subject::Remediations, "/apis/provider.test/v1/rebootremediations");
-const TEMPLATES: (Subject, &str) = (Subject::Templates, "/apis/provider.test/v1/rebootremediationtemplates");
+const PROVIDED: [(Subject, &str); 4] = [
+    (Subject::Remediations, "/apis/provider.test/v1/rebootremediations"),
+    (Subject::Remediations, "/apis/provider.test/v1/powerremediations"),
+    (Subject::Templates, "/apis/provider.test/v1/rebootremediationtemplates"),
+    (Subject::Templates, "/apis/provider.test/v1/powerremediationtemplates"),
+];
+
+/// Where the object is among those of the provider: `rebootremediations/worker-1`.
+pub fn place(key: &ObjectKey) -> String {
+    format!("{}s/{}", key.kind.kind.to_lowercase(), key.name)
+}
 
 #[derive(Default)]
 pub struct Ledger {
     eyes: Vec<(Subject, &'static str, Watch)>,
     pub nodes: BTreeMap<String, History<NodeState>>,
     pub checks: BTreeMap<String, History<Policy>>,
-    /// By name: all are in the provider's namespace.
+    /// By [`place`]: all are in the provider's namespace. Templates too.
     pub remediations: BTreeMap<String, Remediation>,
     pub templates: BTreeMap<String, Value>,
     /// The process whose request is being executed.
@@ -91,8 +101,8 @@ impl Ledger {
 
     /// When the provider's kinds are there.
     pub fn open_provider(&mut self, now: Millis, api: &mut Api) {
-        for (subject, path) in [REMEDIATIONS, TEMPLATES] {
-            if !self.eyes.iter().any(|(known, ..)| *known == subject) {
+        for (subject, path) in PROVIDED {
+            if !self.eyes.iter().any(|(_, known, _)| *known == path) {
                 self.look_at(now, api, subject, path);
             }
         }
@@ -111,7 +121,7 @@ impl Ledger {
             let (subject, path) = (*subject, *path);
             let followed = api.follow(now, watch);
             for line in &followed.lines {
-                self.take(now, subject, &parse(line), &mut changes);
+                self.take(now, (subject, path), &parse(line), &mut changes);
             }
             if followed.ended {
                 self.read_anew(now, api, (at, subject, path), &mut changes);
@@ -131,26 +141,27 @@ impl Ledger {
         let mut watch = begin(now, api, path);
         let events: Vec<Value> = api.follow(now, &mut watch).lines.iter().map(|line| parse(line)).collect();
         self.eyes[at].2 = watch;
-        let shown = |name: &String| events.iter().any(|event| event["object"]["metadata"]["name"] == name.as_str());
         let known: Vec<String> = match subject {
             Subject::Nodes => self.nodes.keys().cloned().collect(),
             Subject::Checks => self.checks.keys().cloned().collect(),
-            Subject::Remediations => self.remediations.keys().cloned().collect(),
-            Subject::Templates => self.templates.keys().cloned().collect(),
+            Subject::Remediations => self.remediations.keys().filter_map(|place| within(path, place)).collect(),
+            Subject::Templates => self.templates.keys().filter_map(|place| within(path, place)).collect(),
         };
+        let shown = |name: &String| events.iter().any(|event| event["object"]["metadata"]["name"] == name.as_str());
         for name in known.iter().filter(|name| !shown(name)) {
             let gone = serde_json::json!({"type": "DELETED", "object": {"metadata": {"name": name}}});
-            self.take(now, subject, &gone, changes);
+            self.take(now, (subject, path), &gone, changes);
         }
-        events.iter().for_each(|event| self.take(now, subject, event, changes));
+        events.iter().for_each(|event| self.take(now, (subject, path), event, changes));
     }
 
-    fn take(&mut self, now: Millis, subject: Subject, event: &Value, changes: &mut Vec<Change>) {
+    fn take(&mut self, now: Millis, (subject, path): (Subject, &str), event: &Value, changes: &mut Vec<Change>) {
         let (object, is_gone) = (&event["object"], event["type"] == "DELETED");
         if !is_gone && event["type"] != "ADDED" && event["type"] != "MODIFIED" {
             return;
         }
         let name = text(&object["metadata"]["name"]);
+        let place = format!("{}/{name}", plural(path));
         match subject {
             Subject::Nodes => self.take_node(now, name, object, is_gone, changes),
             Subject::Checks => {
@@ -159,11 +170,11 @@ impl Ledger {
                     changes.push(Change::Check);
                 }
             }
-            Subject::Remediations => self.take_remediation(now, name, object, is_gone, changes),
+            Subject::Remediations => self.take_remediation(now, place, object, is_gone, changes),
             Subject::Templates => {
                 match is_gone {
-                    true => self.templates.remove(&name),
-                    false => self.templates.insert(name, object["spec"].clone()),
+                    true => self.templates.remove(&place),
+                    false => self.templates.insert(place, object["spec"].clone()),
                 };
                 changes.push(Change::Template);
             }
@@ -202,7 +213,7 @@ impl Ledger {
         let metadata = &object["metadata"];
         let node = match metadata["annotations"]["remediation.medik8s.io/node-name"].as_str() {
             Some(node) => node.to_owned(),
-            None => name.clone(),
+            None => text(&metadata["name"]),
         };
         if is_gone {
             self.remediations.remove(&name);
@@ -278,6 +289,15 @@ impl<T> History<T> {
         });
         before.into_iter().chain(states)
     }
+}
+
+fn plural(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The name of what is at this place, if it is one of those that are listed under the path.
+fn within(path: &str, place: &str) -> Option<String> {
+    place.strip_prefix(plural(path))?.strip_prefix('/').map(str::to_owned)
 }
 
 fn begin(now: Millis, api: &mut Api, path: &str) -> Watch {

@@ -1,8 +1,9 @@
-//! A provider of remediations: it sees RebootRemediation objects and, mostly, reboots the machine they name.
+//! A provider of remediations: it sees RebootRemediation and PowerRemediation objects and, mostly, resets the machine
+//! they name.
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, MERGE, REMEDIATIONS};
+use crate::api::{Api, MERGE, PROVIDED};
 use crate::clock::{Millis, SECOND};
 use crate::ledger::Ledger;
 use crate::rng::Rng;
@@ -13,7 +14,7 @@ pub struct Provider {
     rng: Rng,
 }
 
-/// What the provider does next about the object with this name and uid.
+/// What the provider does next about the object with this name, as in the ledger, and uid.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub name: String,
@@ -55,14 +56,15 @@ impl Provider {
         self.spec = ProviderSpec { never: 0, fails: 0, holds: 0, ..self.spec.clone() };
     }
 
-    pub fn sees(&mut self, name: String, uid: String, deleting: bool) -> Next {
+    pub fn sees(&mut self, name: String, uid: String, deleting: bool) -> Option<Next> {
         let step = if deleting { Step::Release } else { Step::Begin };
-        Next::After(self.rng.within(SECOND..=3 * SECOND), Job { name, uid, step })
+        let wait = self.rng.within(SECOND..=3 * SECOND);
+        (!self.spec.idle).then_some(Next::After(wait, Job { name, uid, step }))
     }
 
     pub fn works(&mut self, job: Job, now: Millis, api: &mut Api, ledger: &Ledger) -> Vec<Next> {
         let Some(object) = ledger.remediations.get(&job.name).filter(|object| object.uid == job.uid) else { return Vec::new() };
-        let path = format!("{REMEDIATIONS}/{}", job.name);
+        let path = format!("{PROVIDED}/{}", job.name);
         let (node, held, deleting) = (object.node.clone(), object.held, object.deleting);
         let next = |step| Job { step, ..job.clone() };
         let mut patch = |path: &str, body: &Value| api.patch(now, path, MERGE, body) != 0;

@@ -89,11 +89,13 @@ pub struct ProviderSpec {
     pub holds: u32,
     /// Its kinds are there from the beginning.
     pub installed: bool,
+    /// It does nothing: somebody else plays the provider.
+    pub idle: bool,
 }
 
 impl Default for ProviderSpec {
     fn default() -> ProviderSpec {
-        ProviderSpec { works_for: (2 * SECOND, 5 * SECOND), never: 0, fails: 0, holds: 0, installed: true }
+        ProviderSpec { works_for: (2 * SECOND, 5 * SECOND), never: 0, fails: 0, holds: 0, installed: true, idle: false }
     }
 }
 
@@ -273,11 +275,16 @@ pub const NAMESPACE: &str = "poison-pill";
 /// Where the provider keeps its objects.
 pub const PROVIDER: &str = "provider";
 pub const TEMPLATE: &str = "reboot";
+/// Another of the same kind, which needs the same name for its objects.
+pub const TEMPLATE_HARD: &str = "reboot-hard";
 /// One whose provider can work on several objects for a node.
 pub const TEMPLATE_OF_SEVERAL: &str = "reboot-several";
 /// One that cannot be used.
 pub const TEMPLATE_INVALID: &str = "broken";
+/// The only one of its kind.
+pub const TEMPLATE_POWER: &str = "power";
 
 pub fn template(name: &str) -> Value {
-    json!({"apiVersion": "provider.test/v1", "kind": "RebootRemediationTemplate", "namespace": PROVIDER, "name": name})
+    let kind = if name == TEMPLATE_POWER { "PowerRemediationTemplate" } else { "RebootRemediationTemplate" };
+    json!({"apiVersion": "provider.test/v1", "kind": kind, "namespace": PROVIDER, "name": name})
 }

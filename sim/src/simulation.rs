@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use resus_apiserver::Watch;
+use resus_apiserver::{Reply, Watch};
 use resus_core::effect::Effect;
 use resus_core::facts::Source;
 use resus_core::nhc::hash;
@@ -20,7 +20,7 @@ use crate::oracle::Intent;
 use crate::provider::{Job, Next, Provider};
 use crate::replica::Replica;
 use crate::rng::Rng;
-use crate::scenario::Scenario;
+use crate::scenario::{Act, Scenario};
 use crate::trace::Trace;
 
 pub struct Simulation {
@@ -198,6 +198,31 @@ impl Simulation {
         }
     }
 
+    /// Goes on until it is `at`, whatever the scenario says of its end, and tells what happened.
+    pub fn run_until(&mut self, at: Millis) -> Vec<Happening> {
+        while let Some(event) = self.agenda.pop_until(at) {
+            self.happen(event);
+            self.look_around();
+        }
+        self.trace.news.drain(..).collect()
+    }
+
+    /// A request of somebody who is not under test, executed at once. Whoever watches hears of it as of any other.
+    pub fn ask(&mut self, request: Request<Vec<u8>>) -> Response<Vec<u8>> {
+        let reply = self.api.handle(self.now(), request);
+        self.look_around();
+        match reply {
+            Reply::Answer(response) => response,
+            Reply::Watch(_) => panic!("a watch is not a question that is answered at once"),
+        }
+    }
+
+    /// Does something to the cluster that is not in the scenario.
+    pub fn act_now(&mut self, act: &Act) {
+        self.act(act);
+        self.look_around();
+    }
+
     pub fn now(&self) -> Millis {
         self.agenda.now()
     }
@@ -286,11 +311,11 @@ impl Simulation {
                     let by = self.ledger.remediations.get(&name).map(|one| one.creator.clone()).unwrap_or_default();
                     self.trace.tell(now, What::Created { remediation: name.clone(), node, by });
                     let next = self.provider.sees(name, uid, false);
-                    self.provide(next);
+                    next.into_iter().for_each(|next| self.provide(next));
                 }
                 Change::Updated { name, uid, deleting: true } => {
                     let next = self.provider.sees(name, uid, true);
-                    self.provide(next);
+                    next.into_iter().for_each(|next| self.provide(next));
                 }
                 Change::Removed { name, node } => self.trace.tell(now, What::Removed { remediation: name, node }),
                 Change::Updated { .. } | Change::Node(_) | Change::Check | Change::Template => {}

@@ -248,7 +248,7 @@ fn provider(rng: &mut Rng, heals_at: Millis, acts: &mut Vec<(Millis, Act)>) -> P
     if !installed {
         acts.push((rng.within(10 * SECOND..=heals_at / 2), Act::InstallProvider));
     }
-    ProviderSpec { works_for: (2 * SECOND, rng.within(3 * SECOND..=40 * SECOND)), never, fails, holds, installed }
+    ProviderSpec { works_for: (2 * SECOND, rng.within(3 * SECOND..=40 * SECOND)), never, fails, holds, installed, idle: false }
 }
 
 fn net(rng: &mut Rng, heals_at: Millis, acts: &mut Vec<(Millis, Act)>) -> NetSpec {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::clock::Millis;
 use crate::happening::What;
+use crate::ledger::place;
 use crate::net::Fate;
 use crate::oracle::{BLIND_FOR, Intent, judge_creation, judge_deletion};
 use crate::replica::{Purpose, Turn};
@@ -175,7 +176,7 @@ impl Simulation {
         let now = self.now();
         let (method, uri) = (request.method().clone(), request.uri().to_string());
         let removed = match &effect {
-            Some(Effect::Delete { key, .. }) => self.ledger.remediations.get(&*key.name).cloned(),
+            Some(Effect::Delete { key, .. }) => self.ledger.remediations.get(&place(key)).cloned(),
             _ => None,
         };
         let heard = match self.api.is_up {
@@ -212,7 +213,7 @@ impl Simulation {
         self.read_ledger();
         self.ledger.writer.clear();
         let found = match effect {
-            Effect::Create(creation) => judge_creation(&self.ledger, &creation.key.name, intent, now, blind_for),
+            Effect::Create(creation) => judge_creation(&self.ledger, &place(&creation.key), intent, now, blind_for),
             Effect::Delete { .. } => {
                 removed.and_then(|removed| judge_deletion(&self.ledger, &removed, intent, blind_for)).into_iter().collect()
             }
