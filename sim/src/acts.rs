@@ -3,15 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::api::{CHECKS, MERGE, NODES, PROVIDED};
-use crate::clock::{Millis, SECOND};
+use crate::clock::{Millis, SECOND, wall};
 use crate::happening::What;
 use crate::liveness::{JUDGE_EACH, Liveness};
 use crate::machine::State;
-use crate::scenario::{Act, Failure, TEMPLATE, WORKER};
+use crate::scenario::{Act, EXCLUDED, Failure, TEMPLATE, WORKER};
 use crate::simulation::{Event, Simulation};
 
 /// The admin's own finalizer, which keeps a Node that is being deleted.
 const FINALIZER: &str = "example.test/slow";
+
+const HOLDS: &str = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases";
 
 impl Simulation {
     pub(crate) fn act(&mut self, act: &Act) {
@@ -46,7 +48,7 @@ impl Simulation {
                 let path = format!("{PROVIDED}/rebootremediationtemplates/{TEMPLATE}");
                 format!("the template is deleted: {}", self.api.delete(now, &path))
             },
-            Act::RemoveNode | Act::NodeLeaves | Act::Relabel => self.act_on_node(act),
+            Act::RemoveNode | Act::NodeLeaves | Act::Relabel | Act::Exclude | Act::HoldNode { .. } => self.act_on_node(act),
             Act::RemoveRemediation => self.remove_remediation(),
             Act::Occupy => self.occupy(),
             _ => self.act_on_process(act),
@@ -94,6 +96,12 @@ impl Simulation {
             _ => {}
         }
         format!("{}: {act:?}", act.word())
+    }
+
+    /// What controllers note down for each other they date by their own clocks: after a step the oracles cannot tell when
+    /// a wait that rests on such a date should end.
+    pub(crate) fn clocks_agree(&self) -> bool {
+        !self.scenario.acts.iter().any(|(_, act)| matches!(act, Act::StepClock { .. }))
     }
 
     fn settle_unless_frozen(&mut self, replica: usize) {
@@ -161,6 +169,8 @@ impl Simulation {
         let path = format!("{NODES}/{node}");
         let code = match act {
             Act::Relabel => self.api.patch(now, &path, MERGE, &json!({"metadata": {"labels": {WORKER: null, "spare": ""}}})),
+            Act::Exclude => self.api.patch(now, &path, MERGE, &json!({"metadata": {"labels": {EXCLUDED: "true"}}})),
+            Act::HoldNode { lasts_for } => self.hold_node(&node, *lasts_for),
             Act::NodeLeaves => {
                 self.api.patch(now, &path, MERGE, &json!({"metadata": {"finalizers": [FINALIZER]}}));
                 self.api.delete(now, &path)
@@ -174,6 +184,22 @@ impl Simulation {
             }
         };
         format!("{} {node}: {code}", act.word())
+    }
+
+    fn hold_node(&mut self, node: &str, lasts_for: Millis) -> u16 {
+        let now = self.now();
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "medik8s-leases"}});
+        self.api.create(now, "/api/v1/namespaces", &namespace);
+        let stamp = wall(now).strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let body = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": format!("node-{node}"), "namespace": "medik8s-leases"},
+            "spec": {
+                "holderIdentity": "somebody else", "leaseDurationSeconds": lasts_for / SECOND,
+                "acquireTime": stamp, "renewTime": stamp,
+            },
+        });
+        self.api.create(now, HOLDS, &body)
     }
 
     fn remove_remediation(&mut self) -> String {
@@ -232,7 +258,8 @@ impl Simulation {
         self.pull(|_| true);
         let boot = self.machines.iter().map(|machine| machine.spec.boots_for).max().unwrap_or(0);
         let repair_within = self.scenario.provider.works_for.1 + boot + 30 * SECOND;
-        self.liveness = Some(Liveness::new(now, repair_within));
+        let clocks_agree = self.clocks_agree();
+        self.liveness = Some(Liveness::new(now, repair_within, clocks_agree));
         self.agenda.after(JUDGE_EACH, Event::Judge);
     }
 
@@ -241,6 +268,10 @@ impl Simulation {
         let leaving = self.ledger.nodes.iter().filter(|(_, history)| history.current().is_some_and(|node| node.deleting));
         for node in leaving.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.api.patch(now, &format!("{NODES}/{node}"), MERGE, &json!({"metadata": {"finalizers": null}}));
+        }
+        let holds = self.ledger.holds.iter().filter(|(_, history)| history.current().is_some());
+        for node in holds.map(|(node, _)| node.clone()).collect::<Vec<_>>() {
+            self.api.delete(now, &format!("{HOLDS}/node-{node}"));
         }
         for (name, one) in self.ledger.remediations.clone() {
             if one.owner.is_none() {

@@ -3,7 +3,7 @@
 //! The truth that oracles judge by: every change of Nodes, checks and remediations as the server stored it, read
 //! through watches of the ledger's own, at once after every write.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use http::Request;
 use resus_apiserver::{Reply, Watch};
@@ -11,7 +11,7 @@ use resus_core::facts::ObjectKey;
 use serde_json::Value;
 
 use crate::api::Api;
-use crate::clock::{EPOCH, MINUTE, Millis};
+use crate::clock::{EPOCH, MINUTE, Millis, SECOND};
 use crate::policy::{Condition, NodeState, Policy, text};
 
 /// Longer than anything that a controller may still believe without being in doubt.
@@ -23,8 +23,11 @@ enum Subject {
     Checks,
     Remediations,
     Templates,
+    NodeLeases,
 }
 
+const NODE_LEASES: (Subject, &str) =
+    (Subject::NodeLeases, "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases");
 const NODES: (Subject, &str) = (Subject::Nodes, "/api/v1/nodes");
 const CHECKS: (Subject, &str) = (Subject::Checks, "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks");
 const PROVIDED: [(Subject, &str); 4] = [
@@ -47,6 +50,12 @@ pub struct Ledger {
     /// By [`place`]: all are in the provider's namespace. Templates too.
     pub remediations: BTreeMap<String, Remediation>,
     pub templates: BTreeMap<String, Value>,
+    /// Leases of others on nodes, by node.
+    pub holds: BTreeMap<String, History<Hold>>,
+    /// What the status of each check says. It is what controllers remember by, and no fact that they should act on.
+    pub statuses: BTreeMap<String, History<Said>>,
+    /// Nodes on which there is etcd.
+    pub etcd: BTreeSet<String>,
     /// The process whose request is being executed.
     pub writer: String,
 }
@@ -57,11 +66,29 @@ pub struct Remediation {
     pub node: String,
     /// Uid of the check that owns it.
     pub owner: Option<String>,
+    /// Name of the template that it was made from.
+    pub template: String,
     pub stored_at: Millis,
     pub deleting: bool,
     pub held: bool,
     /// The process that created it; empty if it was none of ours.
     pub creator: String,
+}
+
+/// Somebody else's Lease on a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hold {
+    pub holder: String,
+    pub until: Millis,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// Templates that were tried in vain, by node.
+    pub given_up: BTreeMap<String, BTreeSet<String>>,
+    pub storm: bool,
+    /// Since when it waits for the end of the cooldown.
+    pub cooling_since: Option<Millis>,
 }
 
 /// What changed, as far as others want to know.
@@ -90,11 +117,12 @@ pub enum Change {
         node: String,
     },
     Template,
+    Hold,
 }
 
 impl Ledger {
     pub fn open(&mut self, api: &mut Api) {
-        for (subject, path) in [NODES, CHECKS] {
+        for (subject, path) in [NODES, CHECKS, NODE_LEASES] {
             self.look_at(0, api, subject, path);
         }
     }
@@ -144,6 +172,7 @@ impl Ledger {
         let known: Vec<String> = match subject {
             Subject::Nodes => self.nodes.keys().cloned().collect(),
             Subject::Checks => self.checks.keys().cloned().collect(),
+            Subject::NodeLeases => self.holds.keys().map(|node| format!("{LEASE_PREFIX}{node}")).collect(),
             Subject::Remediations => self.remediations.keys().filter_map(|place| within(path, place)).collect(),
             Subject::Templates => self.templates.keys().filter_map(|place| within(path, place)).collect(),
         };
@@ -165,12 +194,21 @@ impl Ledger {
         match subject {
             Subject::Nodes => self.take_node(now, name, object, is_gone, changes),
             Subject::Checks => {
+                let said = (!is_gone).then(|| said(&object["status"]));
+                self.statuses.entry(name.clone()).or_default().push(now, said);
                 let policy = (!is_gone).then(|| Policy::read(object, dated(&object["metadata"]["creationTimestamp"])));
                 if self.checks.entry(name).or_default().push(now, policy) {
                     changes.push(Change::Check);
                 }
             }
             Subject::Remediations => self.take_remediation(now, place, object, is_gone, changes),
+            Subject::NodeLeases => {
+                let hold = hold(object).filter(|_| !is_gone);
+                let node = name.strip_prefix(LEASE_PREFIX).unwrap_or(&name).to_owned();
+                if self.holds.entry(node).or_default().push(now, hold) {
+                    changes.push(Change::Hold);
+                }
+            }
             Subject::Templates => {
                 match is_gone {
                     true => self.templates.remove(&place),
@@ -195,6 +233,7 @@ impl Ledger {
         let node = NodeState {
             uid: text(&object["metadata"]["uid"]),
             labels: labels.map(|(key, value)| (key.clone(), text(value))).collect(),
+            created_at: dated(&object["metadata"]["creationTimestamp"]),
             conditions: object["status"]["conditions"].as_array().into_iter().flatten().map(read).collect(),
             deleting: !object["metadata"]["deletionTimestamp"].is_null(),
         };
@@ -222,18 +261,30 @@ impl Ledger {
         let (uid, deleting) = (text(&metadata["uid"]), !metadata["deletionTimestamp"].is_null());
         let held = metadata["finalizers"].as_array().is_some_and(|all| !all.is_empty());
         let owner = metadata["ownerReferences"][0]["uid"].as_str().map(str::to_owned);
+        let template = text(&metadata["annotations"]["remediation.medik8s.io/template-name"]);
         let known = self.remediations.get(&name).filter(|known| known.uid == uid);
         let (stored_at, creator) = known.map_or((now, self.writer.clone()), |known| (known.stored_at, known.creator.clone()));
         changes.push(match known {
             None => Change::Created { name: name.clone(), uid: uid.clone(), node: node.clone() },
             Some(_) => Change::Updated { name: name.clone(), uid: uid.clone(), deleting },
         });
-        self.remediations.insert(name, Remediation { uid, node, owner, stored_at, deleting, held, creator });
+        self.remediations.insert(name, Remediation { uid, node, owner, template, stored_at, deleting, held, creator });
     }
 
     /// The policy of the check with this uid, as it is or was last.
     pub fn check_of(&self, uid: &str) -> Option<(&String, &History<Policy>)> {
         self.checks.iter().find(|(_, history)| history.latest().is_some_and(|policy| policy.uid == uid))
+    }
+
+    /// Who else has the node out of service now?
+    pub fn hold(&self, node: &str, now: Millis) -> Option<&Hold> {
+        self.holds.get(node)?.current().filter(|hold| hold.until > now)
+    }
+
+    /// How many steps have been tried in vain on the node under this check, as far as anybody remembers.
+    pub fn given_up(&self, check: &str, node: &str) -> usize {
+        let said = self.statuses.get(check).and_then(History::current);
+        said.and_then(|said| said.given_up.get(node)).map_or(0, BTreeSet::len)
     }
 
     pub fn node(&self, name: &str) -> Option<&NodeState> {
@@ -289,6 +340,31 @@ impl<T> History<T> {
         });
         before.into_iter().chain(states)
     }
+}
+
+const LEASE_PREFIX: &str = "node-";
+
+/// None: it is ours.
+fn hold(lease: &Value) -> Option<Hold> {
+    let (spec, holder) = (&lease["spec"], text(&lease["spec"]["holderIdentity"]));
+    let until = dated(&spec["renewTime"]) + spec["leaseDurationSeconds"].as_i64().unwrap_or(0) * SECOND;
+    (!holder.is_empty() && !holder.starts_with("NodeHealthCheck-")).then_some(Hold { holder, until })
+}
+
+fn said(status: &Value) -> Said {
+    let mut given_up: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for node in status["unhealthyNodes"].as_array().into_iter().flatten() {
+        let remediations = node["remediations"].as_array().into_iter().flatten();
+        for one in remediations.filter(|one| !one["timedOut"].is_null()) {
+            given_up.entry(text(&node["name"])).or_default().insert(text(&one["templateName"]));
+        }
+    }
+    let is_true = |kind: &str| {
+        let mut all = status["conditions"].as_array().into_iter().flatten();
+        all.find(|condition| condition["type"] == kind && condition["status"] == "True")
+    };
+    let cooling_since = is_true("StormCooldownActive").map(|condition| dated(&condition["lastTransitionTime"]));
+    Said { given_up, storm: is_true("StormActive").is_some(), cooling_since }
 }
 
 fn plural(path: &str) -> &str {

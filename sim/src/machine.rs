@@ -242,6 +242,15 @@ pub fn bind_pods(spec: &MachineSpec, api: &mut Api) {
         });
         api.create(0, "/api/v1/namespaces/default/pods", &body);
     }
+    if spec.hosts_etcd {
+        let metadata =
+            json!({"name": format!("etcd-{}", spec.name), "namespace": "kube-system", "labels": {"component": "etcd"}});
+        let body = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+            "spec": {"nodeName": spec.name, "containers": [{"name": "etcd", "image": "example.test/etcd:3"}]},
+        });
+        api.create(0, "/api/v1/namespaces/kube-system/pods", &body);
+    }
 }
 
 fn condition(kind: &str, status: &str, reason: &str, beat: &str, since: &str) -> Value {

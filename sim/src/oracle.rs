@@ -3,8 +3,10 @@
 //! Oracles judge by the truth and by what the server stored, never by what a controller believes. Where a controller
 //! could not know better they say nothing: what it knew may be as old as `blind_for`, and a look shows a node as it was.
 
+use std::collections::BTreeSet;
+
 use crate::clock::{Millis, SECOND};
-use crate::ledger::{Ledger, Remediation};
+use crate::ledger::{Ledger, Remediation, Said};
 use crate::policy::{Health, NodeState, Policy};
 
 pub type Found = (&'static str, String);
@@ -24,27 +26,78 @@ pub struct Intent {
 /// standstill by ten, and looks and answers take some more.
 pub const BLIND_FOR: Millis = 25 * SECOND;
 
+/// What a controller could not know better.
+#[derive(Clone, Copy, Debug)]
+pub struct Doubt {
+    pub blind_for: Millis,
+    /// No clock was ever stepped.
+    pub clocks_agree: bool,
+}
+
 /// A remediation was stored.
-pub fn judge_creation(ledger: &Ledger, name: &str, intent: &Intent, now: Millis, blind_for: Millis) -> Vec<Found> {
+pub fn judge_creation(ledger: &Ledger, name: &str, intent: &Intent, now: Millis, doubt: Doubt) -> Vec<Found> {
     let Some(created) = ledger.remediations.get(name) else { return Vec::new() };
     let Some((check, history)) = created.owner.as_deref().and_then(|uid| ledger.check_of(uid)) else {
         return vec![("S4", format!("{name} has no owner among the checks"))];
     };
-    let from = intent.sent_at - blind_for;
+    let from = intent.sent_at - doubt.blind_for;
     let policies: Vec<&Policy> = history.within(from, intent.sent_at).filter_map(|(_, policy)| policy).collect();
-    let scene = Scene { ledger, intent, check, created, policies, from, now };
-    [scene.unjustified(), scene.over_budget(), scene.gate_was_shut(), scene.doubled()].into_iter().flatten().collect()
+    let scene = Scene { ledger, intent, check, created, policies, from, now, doubt };
+    let always = [scene.unjustified(), scene.was_stopped(), scene.doubled(), scene.was_held(), scene.took_the_quorum()];
+    // A node that is being remediated has its place in the budget: its next step needs no other.
+    let budget = match scene.is_next_step() {
+        true => [None, None, None],
+        false => [scene.over_budget(), scene.gate_was_shut(), scene.was_cooling_down()],
+    };
+    always.into_iter().chain(budget).flatten().collect()
 }
 
 /// A remediation was deleted by a controller.
-pub fn judge_deletion(ledger: &Ledger, removed: &Remediation, intent: &Intent, blind_for: Millis) -> Option<Found> {
+pub fn judge_deletion(ledger: &Ledger, removed: &Remediation, intent: &Intent, doubt: Doubt) -> Option<Found> {
     let (check, history) = ledger.check_of(removed.owner.as_deref()?)?;
-    let from = intent.sent_at - blind_for;
+    let from = intent.sent_at - doubt.blind_for;
     let policies: Vec<_> = history.within(from, intent.sent_at).collect();
     let states: Vec<_> = ledger.nodes.get(&removed.node)?.within(from, intent.sent_at).collect();
     let ([(_, Some(policy))], [(_, Some(node))]) = (policies.as_slice(), states.as_slice()) else { return None };
+    let tried = |said: &Said| said.given_up.get(&removed.node).is_some_and(|tried| tried.contains(&removed.template));
+    let mut said = ledger.statuses.get(check)?.within(from, intent.sent_at);
+    // A step that was given up, and noted down as such, may make room for the next one.
+    let makes_room = policy.steps.len() > 1 && said.any(|(_, said)| said.is_some_and(tried));
+    if let Some(found) = removed_too_early(ledger, policy, check, removed, intent, doubt) {
+        return Some(found);
+    }
     let is_needed = policy.is_valid() && policy.selects(node) && policy.health(node, from, 0) == Health::Expired;
-    is_needed.then(|| ("S4", format!("{check} gave up {}, which had been unhealthy all the time", removed.node)))
+    (is_needed && !makes_room).then(|| ("S4", format!("{check} gave up {}, which had been unhealthy all the time", removed.node)))
+}
+
+/// S4: a remediation outlives the recovery of its node by the healthy delay. A relapse that was over sooner than a
+/// controller has to hear of it is forgiven.
+fn removed_too_early(
+    ledger: &Ledger,
+    policy: &Policy,
+    check: &str,
+    removed: &Remediation,
+    intent: &Intent,
+    doubt: Doubt,
+) -> Option<Found> {
+    let delay = policy.healthy_delay.filter(|delay| *delay > 0 && doubt.clocks_agree)?;
+    let from = intent.sent_at - delay - doubt.blind_for;
+    let (mut well_since, mut ill_since) = (from, from);
+    let mut was_well = true;
+    let mut ended = from;
+    for (end, state) in ledger.nodes.get(&removed.node)?.within(from, intent.sent_at) {
+        let state = state.filter(|state| policy.selects(state))?;
+        let is_well = policy.health(state, 0, 0) == Health::Healthy;
+        match (was_well, is_well) {
+            (false, true) => well_since = ended,
+            (true, false) => ill_since = ended,
+            (true, true) | (false, false) => {}
+        }
+        (was_well, ended) = (is_well, end);
+    }
+    let healthy_for = intent.sent_at - well_since;
+    let is_early = was_well && well_since - ill_since > doubt.blind_for && healthy_for < delay;
+    is_early.then(|| ("S4", format!("{check} removed what {} had, healthy for {healthy_for} of {delay} ms", removed.node)))
 }
 
 struct Scene<'a> {
@@ -56,6 +109,7 @@ struct Scene<'a> {
     policies: Vec<&'a Policy>,
     from: Millis,
     now: Millis,
+    doubt: Doubt,
 }
 
 impl Scene<'_> {
@@ -78,6 +132,21 @@ impl Scene<'_> {
         Some(("S4", format!("{check} started on {node}, looked at {looked_at}: nothing justified it in {seen:?}")))
     }
 
+    /// Something of this check was on the node already, or the status remembered that it had been.
+    fn is_next_step(&self) -> bool {
+        let is_earlier = |one: &&Remediation| self.is_of_check(one) && one.node == self.created.node && one.uid != self.created.uid;
+        let remembered = |said: &Said| said.given_up.contains_key(&self.created.node);
+        let said = self.ledger.statuses.get(self.check);
+        let mut said = said.into_iter().flat_map(|history| history.within(self.from, self.intent.sent_at));
+        let escalates = self.policies.iter().any(|policy| policy.steps.len() > 1);
+        escalates
+            && (self.ledger.remediations.values().any(|one| is_earlier(&one)) || said.any(|(_, said)| said.is_some_and(remembered)))
+    }
+
+    fn is_of_check(&self, one: &Remediation) -> bool {
+        one.owner == self.created.owner
+    }
+
     /// The most that could have been believed to be allowed.
     fn allowed(&self) -> usize {
         let targets = |policy: &Policy| {
@@ -97,18 +166,77 @@ impl Scene<'_> {
         self.ledger.remediations.values().filter(is_known)
     }
 
-    /// S2: remediations in flight stay within the budget of their check.
+    /// S2: nodes under remediation stay within the budget of their check. The steps of an escalation are one remediation.
     fn over_budget(&self) -> Option<Found> {
-        let in_flight = self.known().filter(|one| one.owner == self.created.owner).count();
+        let nodes: BTreeSet<&String> = self.known().filter(|one| self.is_of_check(one)).map(|one| &one.node).collect();
+        let in_flight = nodes.len();
         let allowed = self.allowed();
         (in_flight > allowed)
-            .then(|| ("S2", format!("{} has {in_flight} remediations in flight, {allowed} are allowed", self.check)))
+            .then(|| ("S2", format!("{} has {in_flight} nodes under remediation, {allowed} are allowed", self.check)))
+    }
+
+    /// S2: nothing starts, and no next step either, while the check is paused, only looks, or the node is excluded.
+    fn was_stopped(&self) -> Option<Found> {
+        let (check, node) = (self.check, &self.created.node);
+        let all = |is: fn(&Policy) -> bool| !self.policies.is_empty() && self.policies.iter().all(|policy| is(policy));
+        let mut states = self.ledger.nodes.get(node)?.within(self.from, self.intent.sent_at);
+        let because = match () {
+            () if all(|policy| policy.paused) => "while paused",
+            () if all(|policy| policy.dry_run) => "in a dry run",
+            () if states.all(|(_, state)| state.is_some_and(NodeState::is_excluded)) => "which is excluded",
+            () => return None,
+        };
+        Some(("S2", format!("{check} started on {node} {because}")))
+    }
+
+    /// S2: after a storm nothing starts until the cooldown is over.
+    fn was_cooling_down(&self) -> Option<Found> {
+        let cooldown = self.policies.iter().map(|policy| policy.storm_cooldown).min()??;
+        let said = self.ledger.statuses.get(self.check)?;
+        let mut said = said.within(self.from, self.intent.sent_at);
+        let ends_at = |said: &Said| said.cooling_since.map(|since| since + cooldown);
+        let is_cooling = self.doubt.clocks_agree
+            && said.all(|(_, said)| said.and_then(ends_at).is_some_and(|ends_at| ends_at > self.intent.sent_at));
+        is_cooling.then(|| ("S2", format!("{} started on {} while it cooled down", self.check, self.created.node)))
+    }
+
+    /// S2: a node that somebody else has out of service is left alone.
+    fn was_held(&self) -> Option<Found> {
+        let node = &self.created.node;
+        let mut holds = self.ledger.holds.get(node)?.within(self.from, self.intent.sent_at);
+        let is_held = self.doubt.clocks_agree && holds.all(|(_, hold)| hold.is_some_and(|hold| hold.until > self.intent.sent_at));
+        is_held.then(|| ("S2", format!("{} started on {node}, which somebody else holds", self.check)))
+    }
+
+    /// S3: one node of the control plane at a time, and never one that etcd needs.
+    fn took_the_quorum(&self) -> Option<Found> {
+        let (check, node) = (self.check, &self.created.node);
+        let within = |node: &String| self.ledger.nodes.get(node).map(|history| history.within(self.from, self.intent.sent_at));
+        let always = |node: &String, is: fn(&NodeState) -> bool| {
+            within(node).is_some_and(|mut states| states.all(|(_, state)| state.is_some_and(is)))
+        };
+        if !always(node, NodeState::is_control_plane) {
+            return None;
+        }
+        let other = self.known().find(|one| one.node != *node && one.owner.is_some() && always(&one.node, NodeState::is_control_plane));
+        if let Some(other) = other {
+            return Some(("S3", format!("{check} started on {node} while {} was out of service too", other.node)));
+        }
+        let hosts = &self.ledger.etcd;
+        let sometimes = |node: &&String| {
+            within(node).is_some_and(|mut states| states.any(|(_, state)| state.is_some_and(NodeState::is_ready)))
+        };
+        let ready = hosts.iter().filter(|host| *host != node).filter(sometimes).count();
+        let needed = hosts.len() / 2 + 1;
+        (!hosts.is_empty() && ready < needed)
+            .then(|| ("S3", format!("{check} started on {node} while {ready} other members of etcd were ready, {needed} are needed")))
     }
 
     /// S2: nothing starts while more nodes are not healthy than allowed; those count that cannot have seemed healthy.
     fn gate_was_shut(&self) -> Option<Found> {
-        if !self.policies.is_empty() && self.policies.iter().all(|policy| policy.paused) {
-            return Some(("S2", format!("{} started on {} while paused", self.check, self.created.node)));
+        // With zones, each has a gate of its own; no seed draws them, and stories look at what they do.
+        if self.policies.iter().any(|policy| policy.topology_key.is_some()) {
+            return None;
         }
         let is_remediated = |node: &String| self.known().any(|one| one.owner == self.created.owner && one.node == *node);
         let seems_unhealthy = |node: &&String| {

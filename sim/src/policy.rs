@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::clock::{Millis, SECOND};
+use crate::scenario::{CONTROL_PLANE, EXCLUDED};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -16,12 +17,25 @@ pub struct Policy {
     pub deleting: bool,
     pub rules: Vec<Rule>,
     pub paused: bool,
-    /// Name of the template, if it is of the one kind that exists here.
-    pub template: Option<String>,
+    pub dry_run: bool,
+    /// In the order in which they are tried.
+    pub steps: Vec<Step>,
+    /// For how long a node must be healthy; None: until somebody says so.
+    pub healthy_delay: Option<Millis>,
+    pub storm_cooldown: Option<Millis>,
+    pub topology_key: Option<String>,
+    startup_timeout: Option<Millis>,
     /// The parts of the spec that are read when they are needed.
     selector: Value,
     max_unhealthy: Value,
     min_healthy: Value,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Where the template is among the provider's objects, if it can be there.
+    pub template: Option<String>,
+    pub lasts_for: Option<Millis>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +51,22 @@ pub struct NodeState {
     pub uid: String,
     pub labels: BTreeMap<String, String>,
     pub conditions: Vec<Condition>,
+    pub created_at: Millis,
     pub deleting: bool,
+}
+
+impl NodeState {
+    pub fn is_ready(&self) -> bool {
+        self.conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == "True")
+    }
+
+    pub fn is_control_plane(&self) -> bool {
+        self.labels.contains_key(CONTROL_PLANE)
+    }
+
+    pub fn is_excluded(&self) -> bool {
+        self.labels.get(EXCLUDED).is_some_and(|value| value == "true")
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,15 +96,19 @@ impl Policy {
             status: text(&rule["status"]),
             lasts_for: duration(rule["duration"].as_str().unwrap_or_default()),
         };
-        let reference = &spec["remediationTemplate"];
-        let is_known = reference["kind"] == "RebootRemediationTemplate" && reference["apiVersion"] == "provider.test/v1";
+        let lasts = |field: &str| spec[field].as_str().map(duration);
         Policy {
             uid: text(&object["metadata"]["uid"]),
             created_at,
             deleting: !object["metadata"]["deletionTimestamp"].is_null(),
             rules: spec["unhealthyConditions"].as_array().into_iter().flatten().map(rule).collect(),
             paused: spec["pauseRequests"].as_array().is_some_and(|requests| !requests.is_empty()),
-            template: is_known.then(|| text(&reference["name"])),
+            dry_run: spec["mode"] == "DryRun",
+            steps: steps(spec),
+            healthy_delay: Some(lasts("healthyDelay").unwrap_or(0)).filter(|delay| *delay >= 0),
+            storm_cooldown: lasts("stormCooldownDuration"),
+            topology_key: spec["topologyKey"].as_str().map(str::to_owned),
+            startup_timeout: lasts("nodeStartupTimeout"),
             selector: spec["selector"].clone(),
             max_unhealthy: spec["maxUnhealthy"].clone(),
             min_healthy: spec["minHealthy"].clone(),
@@ -135,8 +168,10 @@ impl Policy {
             Some(at + slack > found.since + rule.lasts_for)
         });
         let asks_ready = self.rules.iter().any(|rule| rule.kind == "Ready");
-        let is_silent = asks_ready && !node.conditions.iter().any(|condition| condition.kind == "Ready");
-        match matching.max() {
+        let has_reported = node.conditions.iter().any(|condition| condition.kind == "Ready");
+        let is_silent = asks_ready && !has_reported;
+        let never_started = self.startup_timeout.filter(|_| !has_reported).map(|lasts| at + slack > node.created_at + lasts);
+        match matching.chain(never_started).max() {
             Some(true) => Health::Expired,
             Some(false) => Health::Pending,
             None if is_silent || node.deleting => Health::Unknown,
@@ -147,17 +182,45 @@ impl Policy {
     pub fn longest_rule(&self) -> Millis {
         self.rules.iter().map(|rule| rule.lasts_for).max().unwrap_or(0)
     }
+
+    /// What a check may wait for without anything else happening.
+    pub fn longest_wait(&self) -> Millis {
+        let steps = self.steps.iter().filter_map(|step| step.lasts_for);
+        steps.chain(self.healthy_delay).chain(self.storm_cooldown).max().unwrap_or(0)
+    }
+
+    pub fn zone<'a>(&self, node: &'a NodeState) -> Option<&'a str> {
+        self.topology_key.as_ref().map(|key| node.labels.get(key).map_or("", String::as_str))
+    }
 }
 
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Seconds and minutes are all that scenarios use.
+fn steps(spec: &Value) -> Vec<Step> {
+    let place = |reference: &Value| {
+        let is_known = reference["apiVersion"] == "provider.test/v1";
+        is_known.then(|| format!("{}s/{}", text(&reference["kind"]).to_lowercase(), text(&reference["name"])))
+    };
+    let mut several: Vec<&Value> = spec["escalatingRemediations"].as_array().into_iter().flatten().collect();
+    several.sort_by_key(|step| step["order"].as_i64());
+    if several.is_empty() {
+        return vec![Step { template: place(&spec["remediationTemplate"]), lasts_for: None }];
+    }
+    let lasts = |step: &Value| Some(duration(step["timeout"].as_str().unwrap_or_default()));
+    several.into_iter().map(|step| Step { template: place(&step["remediationTemplate"]), lasts_for: lasts(step) }).collect()
+}
+
+/// Hours, minutes or seconds, one of them, are all that scenarios use.
 fn duration(written: &str) -> Millis {
+    if let Some(positive) = written.strip_prefix('-') {
+        return -duration(positive);
+    }
     let (number, unit) = written.split_at(written.find(|c: char| !c.is_ascii_digit()).unwrap_or(written.len()));
     let number: Millis = number.parse().unwrap_or(0);
     match unit {
+        "h" => number * 3600 * SECOND,
         "m" | "m0s" => number * 60 * SECOND,
         "ms" => number,
         _ => number * SECOND,

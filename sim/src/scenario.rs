@@ -33,6 +33,7 @@ pub struct MachineSpec {
     /// How far its clock is ahead.
     pub ahead: Millis,
     pub pods: usize,
+    pub hosts_etcd: bool,
 }
 
 /// What may be wrong with a machine. A reboot cures all of it but a cut network.
@@ -146,6 +147,12 @@ pub enum Act {
     RemoveRemediation,
     /// Somebody else's object takes the name that ours would get.
     Occupy,
+    /// Such a node gets the label that excludes it.
+    Exclude,
+    /// Somebody else has such a node out of service for so long.
+    HoldNode {
+        lasts_for: Millis,
+    },
     Api {
         up: bool,
     },
@@ -203,6 +210,8 @@ impl Act {
             Act::Relabel => "node relabelled",
             Act::RemoveRemediation => "remediation removed",
             Act::Occupy => "name occupied",
+            Act::Exclude => "node excluded",
+            Act::HoldNode { .. } => "node held",
             Act::Api { up: false } => "api down",
             Act::Api { up: true } => "api up",
             Act::Compact => "history compacted",
@@ -231,6 +240,7 @@ impl Scenario {
             boots_for: 20 * SECOND,
             ahead: 0,
             pods: 1,
+            hosts_etcd: false,
         };
         Scenario {
             seed,
@@ -268,6 +278,7 @@ impl Scenario {
 
 pub const WORKER: &str = "node-role.kubernetes.io/worker";
 pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+pub const EXCLUDED: &str = "remediation.medik8s.io/exclude-from-remediation";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Where resus is installed in the simulated cluster.

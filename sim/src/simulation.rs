@@ -137,6 +137,7 @@ impl Simulation {
             ledger.open_provider(0, &mut api);
         }
         scenario.machines.iter().for_each(|spec| bind_pods(spec, &mut api));
+        ledger.etcd = scenario.machines.iter().filter(|spec| spec.hosts_etcd).map(|spec| spec.name.clone()).collect();
         let mut pace = Rng::of(seed, "pace");
         let mut simulation = Simulation {
             agenda: Agenda::new(),
@@ -318,7 +319,7 @@ impl Simulation {
                     next.into_iter().for_each(|next| self.provide(next));
                 }
                 Change::Removed { name, node } => self.trace.tell(now, What::Removed { remediation: name, node }),
-                Change::Updated { .. } | Change::Node(_) | Change::Check | Change::Template => {}
+                Change::Updated { .. } | Change::Node(_) | Change::Check | Change::Template | Change::Hold => {}
             }
         }
     }

@@ -28,7 +28,7 @@ pub fn draw(seed: u64) -> Scenario {
     let net = net(&mut Rng::of(seed, "weather"), heals_at, &mut acts);
     acts.sort_by_key(|(at, _)| *at);
     let repair_within = provider.works_for.1 + 60 * SECOND + 30 * SECOND;
-    let ends_at = heals_at + Liveness::phase(RULE_MAX, repair_within);
+    let ends_at = heals_at + Liveness::phase(RULE_MAX, 0, repair_within);
     Scenario { seed, machines, replicas, provider, net, acts, heals_at: Some(heals_at), ends_at }
 }
 
@@ -52,6 +52,7 @@ fn machines(rng: &mut Rng) -> Vec<MachineSpec> {
             boots_for: rng.within(5 * SECOND..=60 * SECOND),
             ahead: if skewed { rng.within(-20 * SECOND..=20 * SECOND) } else { 0 },
             pods: rng.below(3),
+            hosts_etcd: false,
         })
         .collect()
 }

@@ -13,7 +13,7 @@ use crate::clock::Millis;
 use crate::happening::What;
 use crate::ledger::place;
 use crate::net::Fate;
-use crate::oracle::{BLIND_FOR, Intent, judge_creation, judge_deletion};
+use crate::oracle::{BLIND_FOR, Doubt, Intent, judge_creation, judge_deletion};
 use crate::replica::{Purpose, Turn};
 use crate::scenario::NAMESPACE;
 use crate::simulation::{Call, Event, Heard, Simulation};
@@ -209,13 +209,14 @@ impl Simulation {
     ) {
         let now = self.now();
         let blind_for = BLIND_FOR + self.scenario.net.lag_max;
+        let clocks_agree = self.clocks_agree();
         self.ledger.writer = intent.identity.clone();
         self.read_ledger();
         self.ledger.writer.clear();
         let found = match effect {
-            Effect::Create(creation) => judge_creation(&self.ledger, &place(&creation.key), intent, now, blind_for),
+            Effect::Create(creation) => judge_creation(&self.ledger, &place(&creation.key), intent, now, Doubt { blind_for, clocks_agree }),
             Effect::Delete { .. } => {
-                removed.and_then(|removed| judge_deletion(&self.ledger, &removed, intent, blind_for)).into_iter().collect()
+                removed.and_then(|removed| judge_deletion(&self.ledger, &removed, intent, Doubt { blind_for, clocks_agree })).into_iter().collect()
             }
             Effect::Lease(_) => {
                 let lease: Value = serde_json::from_slice(response.body()).unwrap_or_default();
