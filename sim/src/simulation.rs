@@ -39,6 +39,7 @@ pub struct Simulation {
     /// For the loops of the controllers.
     pub(crate) pace: Rng,
     pub(crate) calls: u64,
+    pub(crate) asked: BTreeMap<String, u64>,
     /// Who stands in the leader lease, as the server stored it.
     pub(crate) holder: Option<String>,
     /// Since the faults ended.
@@ -151,6 +152,7 @@ impl Simulation {
             patience: pace.within(40 * SECOND..=50 * SECOND),
             pace,
             calls: 0,
+            asked: BTreeMap::new(),
             holder: None,
             liveness: None,
             ended: false,
@@ -226,6 +228,11 @@ impl Simulation {
 
     pub fn now(&self) -> Millis {
         self.agenda.now()
+    }
+
+    /// How often controllers have asked the API what: `PATCH /api/v1/nodes/worker-1`, `WATCH /api/v1/nodes`.
+    pub fn asked(&self) -> &BTreeMap<String, u64> {
+        &self.asked
     }
 
     pub fn machines(&self) -> &[Machine] {

@@ -175,6 +175,9 @@ impl Simulation {
         let Call { number, replica, request, effect, intent, answered } = call;
         let now = self.now();
         let (method, uri) = (request.method().clone(), request.uri().to_string());
+        let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let verb = if watches { "WATCH" } else { method.as_str() };
+        *self.asked.entry(format!("{verb} {}", request.uri().path())).or_default() += 1;
         let removed = match &effect {
             Some(Effect::Delete { key, .. }) => self.ledger.remediations.get(&place(key)).cloned(),
             _ => None,

@@ -1,0 +1,69 @@
+//! What does the controller cost the API server?
+
+use resus_sim::clock::{MINUTE, Millis, SECOND};
+use resus_sim::scenario::Scenario;
+use serde_json::json;
+
+use crate::story::{Story, WORKERS};
+
+#[test]
+fn in_a_quiet_cluster_there_are_watches_the_election_and_next_to_nothing_else() {
+    let scenario = Scenario { ends_at: Millis::MAX, ..Scenario::calm(4, 20) };
+    let mut story = Story::play(scenario.check(WORKERS, 30, "40%"));
+    story.run(2 * MINUTE);
+    let asked = story.asked_within(10 * MINUTE);
+    let others: u64 = asked.iter().filter(|(what, _)| !what.starts_with("WATCH ")).map(|(_, times)| times).sum();
+    assert!(asked.iter().all(|(what, _)| what.starts_with("WATCH ") || what.starts_with("GET ")), "{asked:?}");
+    assert!(others <= 10, "{asked:?}");
+    let watches: u64 = asked.iter().map(|(_, times)| times).sum::<u64>() - others;
+    assert!(watches <= 10, "they last: {asked:?}");
+}
+
+#[test]
+fn three_hundred_nodes_that_flap_for_a_minute_are_at_most_two_status_writes_a_second() {
+    let mut story = Story::with(300, &json!({"maxUnhealthy": "10%"}));
+    let status = format!("PATCH {}/{WORKERS}/status", crate::story::CHECKS);
+    let mut most = 0;
+    let mut events = 0;
+    for second in 0..60 {
+        for n in 0..300 {
+            match (second + n) % 2 {
+                0 => story.breaks(&format!("n{n}")),
+                _ => story.recovers(&format!("n{n}")),
+            }
+        }
+        let written = story.written_within(SECOND);
+        let times = |wanted: &str| written.iter().find(|(what, _)| what == wanted).map_or(0, |(_, times)| *times);
+        most = most.max(times(&status));
+        events += times("POST /api/v1/namespaces/default/events");
+    }
+    assert!((1..=2).contains(&most), "{most} status writes in a second");
+    assert!(events <= 120, "{events} events in a minute");
+    story.expect(&[]);
+    // And then it rests.
+    (0..300).for_each(|n| story.recovers(&format!("n{n}")));
+    story.run(10 * SECOND);
+    assert_eq!(story.written_within(10 * MINUTE), []);
+    assert_eq!(story.status(WORKERS)["healthyNodes"], 300);
+}
+
+#[test]
+fn three_hundred_nodes_that_stay_unhealthy_by_turns_are_at_most_two_status_writes_a_second() {
+    let mut story = Story::with(300, &json!({"maxUnhealthy": "10%"}));
+    let status = format!("PATCH {}/{WORKERS}/status", crate::story::CHECKS);
+    let mut most = 0;
+    for turn in 0..6 {
+        for n in 0..300 {
+            match (turn + n / 20) % 2 {
+                0 => story.breaks(&format!("n{n}")),
+                _ => story.recovers(&format!("n{n}")),
+            }
+        }
+        for _ in 0..10 {
+            let written = story.written_within(SECOND);
+            most = most.max(written.iter().filter(|(what, _)| *what == status).map(|(_, times)| *times).sum());
+        }
+    }
+    assert!((1..=2).contains(&most), "{most} status writes in a second");
+    story.expect(&[]);
+}
