@@ -251,6 +251,8 @@ impl World {
             Gone::NodeLease(name) => {
                 self.heard(&Source::NodeLeases, now);
                 self.flights.resolved(&EffectKey::ReleaseNode(name.clone()));
+                // The watch may have shown that it was taken before the answer did; what is gone can be taken again.
+                self.flights.resolved(&EffectKey::HoldNode(name.clone()));
                 self.node_leases.remove(&name).is_some()
             }
             Gone::Etcd { pod } => {

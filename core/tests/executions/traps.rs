@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::model::{Cluster, Fate, at_most, remediation};
 use resus_core::effect::{Effect, EffectKey};
-use resus_core::facts::{Amount, Invalid, Kind, Name, Node, Object, ObjectKey, Source, Threshold, Version};
+use resus_core::facts::{Amount, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, Source, Threshold, Version};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::plan::{Plan, plan};
 use resus_core::time::Wall;
@@ -375,4 +375,31 @@ fn events_are_not_repeated_where_the_status_cannot_be_written() {
     cluster.set_broken(&name("n1"), true);
     let after: usize = (0..500).map(|_| turn(&mut cluster)).sum();
     assert!(after < 50, "{after} events although nothing happens");
+}
+
+/// The watch overtook the answer, which then waited in vain to be shown.
+#[test]
+fn a_lease_that_was_given_back_can_be_taken_again_at_once() {
+    let mut cluster = settled();
+    let plan = due(&mut cluster);
+    let holds = |effect: &Effect| matches!(effect, Effect::HoldNode(_));
+    let Some(Effect::HoldNode(hold)) = plan.effects.iter().find(|effect| holds(effect)).cloned() else { panic!("{plan:?}") };
+    let lease = NodeLease {
+        name: hold.name.clone(),
+        uid: "ours".into(),
+        version: Version("77".into()),
+        holder: hold.holder.clone(),
+        acquired_at: hold.at,
+        renewed_at: hold.at,
+        lasts_for: hold.lasts_for,
+        transitions: 0,
+    };
+    apply(&mut cluster, Input::Seen(Fact::NodeLease(lease)));
+    apply(&mut cluster, Input::Answered(EffectKey::HoldNode(hold.name.clone()), Answer::Done(None)));
+    apply(&mut cluster, Input::Gone(Gone::NodeLease(hold.name)));
+    assert_eq!(count(&plan_now(&cluster), holds), 1);
+}
+
+fn plan_now(cluster: &Cluster) -> Plan {
+    plan(&cluster.world, cluster.now())
 }
