@@ -47,7 +47,7 @@ impl Simulation {
             Act::DropTemplate => {
                 let path = format!("{PROVIDED}/rebootremediationtemplates/{TEMPLATE}");
                 format!("the template is deleted: {}", self.api.delete(now, &path))
-            },
+            }
             Act::RemoveNode | Act::NodeLeaves | Act::Relabel | Act::Exclude | Act::HoldNode { .. } => self.act_on_node(act),
             Act::RemoveRemediation => self.remove_remediation(),
             Act::Occupy => self.occupy(),

@@ -26,8 +26,7 @@ enum Subject {
     NodeLeases,
 }
 
-const NODE_LEASES: (Subject, &str) =
-    (Subject::NodeLeases, "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases");
+const NODE_LEASES: (Subject, &str) = (Subject::NodeLeases, "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases");
 const NODES: (Subject, &str) = (Subject::Nodes, "/api/v1/nodes");
 const CHECKS: (Subject, &str) = (Subject::Checks, "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks");
 const PROVIDED: [(Subject, &str); 4] = [

@@ -33,7 +33,14 @@ const QUIET_AFTER: Millis = 90 * SECOND;
 
 impl Liveness {
     pub fn new(healed_at: Millis, repair_within: Millis, clocks_agree: bool) -> Liveness {
-        Liveness { healed_at, clocks_agree, stormy_at: BTreeMap::new(), overdue: BTreeMap::new(), changed_at: healed_at, repair_within }
+        Liveness {
+            healed_at,
+            clocks_agree,
+            stormy_at: BTreeMap::new(),
+            overdue: BTreeMap::new(),
+            changed_at: healed_at,
+            repair_within,
+        }
     }
 
     /// How long the healed phase has to be for everything to be seen.

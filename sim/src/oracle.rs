@@ -134,13 +134,15 @@ impl Scene<'_> {
 
     /// Something of this check was on the node already, or the status remembered that it had been.
     fn is_next_step(&self) -> bool {
-        let is_earlier = |one: &&Remediation| self.is_of_check(one) && one.node == self.created.node && one.uid != self.created.uid;
+        let is_earlier =
+            |one: &&Remediation| self.is_of_check(one) && one.node == self.created.node && one.uid != self.created.uid;
         let remembered = |said: &Said| said.given_up.contains_key(&self.created.node);
         let said = self.ledger.statuses.get(self.check);
         let mut said = said.into_iter().flat_map(|history| history.within(self.from, self.intent.sent_at));
         let escalates = self.policies.iter().any(|policy| policy.steps.len() > 1);
         escalates
-            && (self.ledger.remediations.values().any(|one| is_earlier(&one)) || said.any(|(_, said)| said.is_some_and(remembered)))
+            && (self.ledger.remediations.values().any(|one| is_earlier(&one))
+                || said.any(|(_, said)| said.is_some_and(remembered)))
     }
 
     fn is_of_check(&self, one: &Remediation) -> bool {
@@ -218,7 +220,8 @@ impl Scene<'_> {
         if !always(node, NodeState::is_control_plane) {
             return None;
         }
-        let other = self.known().find(|one| one.node != *node && one.owner.is_some() && always(&one.node, NodeState::is_control_plane));
+        let other =
+            self.known().find(|one| one.node != *node && one.owner.is_some() && always(&one.node, NodeState::is_control_plane));
         if let Some(other) = other {
             return Some(("S3", format!("{check} started on {node} while {} was out of service too", other.node)));
         }
@@ -228,8 +231,9 @@ impl Scene<'_> {
         };
         let ready = hosts.iter().filter(|host| *host != node).filter(sometimes).count();
         let needed = hosts.len() / 2 + 1;
-        (!hosts.is_empty() && ready < needed)
-            .then(|| ("S3", format!("{check} started on {node} while {ready} other members of etcd were ready, {needed} are needed")))
+        (!hosts.is_empty() && ready < needed).then(|| {
+            ("S3", format!("{check} started on {node} while {ready} other members of etcd were ready, {needed} are needed"))
+        })
     }
 
     /// S2: nothing starts while more nodes are not healthy than allowed; those count that cannot have seemed healthy.

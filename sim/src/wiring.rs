@@ -217,10 +217,13 @@ impl Simulation {
         self.read_ledger();
         self.ledger.writer.clear();
         let found = match effect {
-            Effect::Create(creation) => judge_creation(&self.ledger, &place(&creation.key), intent, now, Doubt { blind_for, clocks_agree }),
-            Effect::Delete { .. } => {
-                removed.and_then(|removed| judge_deletion(&self.ledger, &removed, intent, Doubt { blind_for, clocks_agree })).into_iter().collect()
+            Effect::Create(creation) => {
+                judge_creation(&self.ledger, &place(&creation.key), intent, now, Doubt { blind_for, clocks_agree })
             }
+            Effect::Delete { .. } => removed
+                .and_then(|removed| judge_deletion(&self.ledger, &removed, intent, Doubt { blind_for, clocks_agree }))
+                .into_iter()
+                .collect(),
             Effect::Lease(_) => {
                 let lease: Value = serde_json::from_slice(response.body()).unwrap_or_default();
                 let holder = lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned);

@@ -90,7 +90,8 @@ fn a_dry_run_decides_and_reports_but_changes_nothing() {
     let mut story = Story::with(6, &json!({"mode": "DryRun"}));
     story.breaks("n1");
     let written = story.written_within(10 * MINUTE);
-    let is_word = |what: &str| what == "POST /api/v1/namespaces/default/events" || what.ends_with("/nodehealthchecks/workers/status");
+    let is_word =
+        |what: &str| what == "POST /api/v1/namespaces/default/events" || what.ends_with("/nodehealthchecks/workers/status");
     assert!(!written.is_empty() && written.iter().all(|(what, _)| is_word(what)), "{written:?}");
     story.expect(&[]);
     assert!(story.held(WORKERS, "n1").starts_with("dry run: "), "{}", story.held(WORKERS, "n1"));

@@ -20,7 +20,8 @@ fn gone(spec: &serde_json::Value, conditions: &[(&str, &str)]) -> Story {
 
 #[test]
 fn what_nobody_works_on_goes_with_its_node() {
-    for conditions in [&[][..], &[("Processing", "False"), ("Succeeded", "True")], &[("PermanentNodeDeletionExpected", "False")]] {
+    for conditions in [&[][..], &[("Processing", "False"), ("Succeeded", "True")], &[("PermanentNodeDeletionExpected", "False")]]
+    {
         let mut story = gone(&json!({}), conditions);
         story.expect(&[]);
         assert_eq!(story.listed(WORKERS, "n1"), None);

@@ -59,7 +59,8 @@ fn another_storm_begins_the_cooldown_anew() {
     assert_eq!(story.is("StormCooldownActive"), Some(true));
     story.run(MINUTE);
     assert_eq!(story.is("StormCooldownActive"), Some(false));
-    let told = ["StormRecoveryStarted", "StormRecoveryCooldownStarted", "StormRecoveryEnded"].map(|reason| story.events(reason).len());
+    let told =
+        ["StormRecoveryStarted", "StormRecoveryCooldownStarted", "StormRecoveryEnded"].map(|reason| story.events(reason).len());
     assert_eq!(told, [1, 2, 1], "it was one storm with a lull");
 }
 

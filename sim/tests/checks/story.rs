@@ -178,7 +178,8 @@ impl Story {
             self.told.extend(self.simulation.run_until(self.now()));
             self.told.push(Happening { at: self.now(), what: What::Act(format!("{method} {path} {body}")) });
         }
-        let request = Request::builder().method(method).uri(path).header("accept", "application/json").header("content-type", kind);
+        let request =
+            Request::builder().method(method).uri(path).header("accept", "application/json").header("content-type", kind);
         let response = self.simulation.ask(request.body(bytes).expect("paths here are well-formed"));
         (response.status().as_u16(), serde_json::from_slice(response.body()).unwrap_or_default())
     }
@@ -261,7 +262,10 @@ impl Story {
             "leaseTransitions": 3,
         });
         let metadata = json!({"name": format!("node-{node}"), "namespace": "medik8s-leases"});
-        self.create(LEASES, &json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}));
+        self.create(
+            LEASES,
+            &json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}),
+        );
     }
 
     /// What controllers asked the API while it ran for so long, but for the election: each with how often.
