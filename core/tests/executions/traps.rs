@@ -400,6 +400,28 @@ fn a_lease_that_was_given_back_can_be_taken_again_at_once() {
     assert_eq!(count(&plan_now(&cluster), holds), 1);
 }
 
+/// Once an hour the server ends every watch; the news before that may be a minute old, and that is no doubt.
+#[test]
+fn a_short_break_of_a_quiet_watch_is_not_worth_a_word_but_a_long_one_is() {
+    let mut cluster = settled();
+    let mut told_within = |seconds: i64, breaks: bool| {
+        if breaks {
+            apply(&mut cluster, Input::Broken(Source::Objects(crate::model::template().key.kind)));
+        }
+        let mut told = 0;
+        for _ in 0..seconds {
+            cluster.time += 1_000;
+            let plan = cluster.turn();
+            told += count(&plan, |effect| matches!(effect, Effect::Status { .. }));
+            execute_all(&mut cluster);
+        }
+        told
+    };
+    assert_eq!(told_within(60, false), 0);
+    assert_eq!(told_within(9, true), 0);
+    assert_eq!(told_within(1, false), 1);
+}
+
 fn plan_now(cluster: &Cluster) -> Plan {
     plan(&cluster.world, cluster.now())
 }
