@@ -4,7 +4,7 @@ use resus_sim::clock::{MINUTE, Millis, SECOND};
 use resus_sim::scenario::Scenario;
 use serde_json::json;
 
-use crate::story::{Story, WORKERS};
+use crate::story::{HOUR, Story, WORKERS};
 
 #[test]
 fn in_a_quiet_cluster_there_are_watches_the_election_and_next_to_nothing_else() {
@@ -17,6 +17,14 @@ fn in_a_quiet_cluster_there_are_watches_the_election_and_next_to_nothing_else() 
     assert!(others <= 10, "{asked:?}");
     let watches: u64 = asked.iter().map(|(_, times)| times).sum::<u64>() - others;
     assert!(watches <= 10, "they last: {asked:?}");
+}
+
+/// The server ends every watch once an hour, and each end is a moment of doubt.
+#[test]
+fn watches_that_end_leave_no_trace_in_a_quiet_cluster() {
+    let mut story = Story::with(6, &json!({}));
+    story.run(MINUTE);
+    assert_eq!(story.written_within(5 * HOUR), []);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use resus_sim::clock::{MINUTE, SECOND};
 use serde_json::json;
 
-use crate::story::{HOUR, NODES, Story, WORKERS, path_of, steps};
+use crate::story::{NODES, Story, WORKERS, path_of, steps};
 
 /// Deletes the node of a remediation of which the provider says this.
 fn gone(spec: &serde_json::Value, conditions: &[(&str, &str)]) -> Story {
@@ -31,7 +31,7 @@ fn what_nobody_works_on_goes_with_its_node() {
 #[test]
 fn what_is_being_processed_stays_until_it_is_done() {
     let mut story = gone(&json!({}), &[("Processing", "True")]);
-    story.run(3 * HOUR);
+    story.run(170 * MINUTE);
     story.expect(&["reboot n1"]);
     assert!(story.listed(WORKERS, "n1").is_some());
     story.provider_says("reboot n1", &[("Processing", "False"), ("Succeeded", "True")]);
@@ -43,7 +43,7 @@ fn what_is_being_processed_stays_until_it_is_done() {
 #[test]
 fn a_node_that_is_replaced_keeps_its_remediation_until_that_has_succeeded() {
     let mut story = gone(&json!({}), &[("PermanentNodeDeletionExpected", "True")]);
-    story.run(HOUR);
+    story.run(50 * MINUTE);
     story.expect(&["reboot n1"]);
     story.provider_says("reboot n1", &[("PermanentNodeDeletionExpected", "True"), ("Succeeded", "True")]);
     story.run(2 * SECOND);
@@ -60,7 +60,7 @@ fn what_a_finalizer_holds_stays() {
     story.patch(&path_of("reboot n1"), &json!({"metadata": {"finalizers": ["provider.test/held"]}}));
     story.run(SECOND);
     story.delete(&format!("{NODES}/n1"));
-    story.run(HOUR);
+    story.run(50 * MINUTE);
     let kept = story.remediation("reboot n1");
     assert!(kept["metadata"]["deletionTimestamp"].is_null(), "{kept}");
     story.patch(&path_of("reboot n1"), &json!({"metadata": {"finalizers": null}}));

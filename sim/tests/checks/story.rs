@@ -7,6 +7,8 @@ use resus_sim::happening::{Happening, What};
 use resus_sim::scenario::{Act, ProviderSpec, Scenario, WORKER, template};
 use serde_json::{Value, json};
 
+/// About the end of each hour the server ends its watches, and for some seconds a controller is in doubt: what a story
+/// expects to the second it does not expect just then.
 pub const HOUR: Millis = 60 * MINUTE;
 
 pub const NODES: &str = "/api/v1/nodes";
