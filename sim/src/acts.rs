@@ -133,9 +133,17 @@ impl Simulation {
         });
         let code = match self.api.create(now, CHECKS, &body) {
             409 => {
-                // A merge patch keeps what it does not name; thresholds exclude each other.
+                // A merge patch keeps what it does not name; thresholds exclude each other, and ways of templates too.
                 let mut spec = spec.clone();
-                for field in ["maxUnhealthy", "minHealthy", "selector"] {
+                for field in [
+                    "maxUnhealthy",
+                    "minHealthy",
+                    "selector",
+                    "remediationTemplate",
+                    "escalatingRemediations",
+                    "healthyDelay",
+                    "stormCooldownDuration",
+                ] {
                     if spec[field].is_null() {
                         spec[field] = Value::Null;
                     }

@@ -8,27 +8,34 @@ use crate::clock::{MINUTE, Millis, SECOND};
 use crate::liveness::Liveness;
 use crate::rng::Rng;
 use crate::scenario::{
-    Act, CONTROL_PLANE, Failure, MachineSpec, NetSpec, ProviderSpec, Scenario, TEMPLATE, TEMPLATE_INVALID, TEMPLATE_OF_SEVERAL,
-    WORKER, ZONE, template,
+    Act, CONTROL_PLANE, Failure, MachineSpec, NetSpec, ProviderSpec, Scenario, TEMPLATE, TEMPLATE_HARD, TEMPLATE_INVALID,
+    TEMPLATE_OF_SEVERAL, TEMPLATE_POWER, WORKER, ZONE, template,
 };
 
 /// The longest duration of a rule here; recovery has to wait for it.
 const RULE_MAX: Millis = 90 * SECOND;
 
+/// The longest step of an escalation; nothing else that a check waits for takes so long here.
+const WAIT_MAX: Millis = 120 * SECOND;
+
 pub fn draw(seed: u64) -> Scenario {
     let mut rng = Rng::of(seed, "scenario");
-    let machines = machines(&mut Rng::of(seed, "machines"));
+    let mut machines = machines(&mut Rng::of(seed, "machines"));
+    let hosts_etcd = Rng::of(seed, "etcd").chance(50);
+    machines.iter_mut().for_each(|machine| machine.hosts_etcd = machine.control_plane && hosts_etcd);
     let replicas = 1 + rng.below(3);
     let heals_at = rng.within(4 * MINUTE..=12 * MINUTE);
     let mut acts = checks(&mut Rng::of(seed, "checks"), heals_at);
+    patience(&mut Rng::of(seed, "patience"), &mut acts);
     acts.extend(failures(&mut Rng::of(seed, "failures"), &machines, heals_at));
     acts.extend(process_faults(&mut Rng::of(seed, "processes"), replicas, heals_at));
     acts.extend(orders(&mut Rng::of(seed, "orders"), heals_at));
+    acts.extend(neighbours(&mut Rng::of(seed, "neighbours"), heals_at));
     let provider = provider(&mut Rng::of(seed, "provider's character"), heals_at, &mut acts);
     let net = net(&mut Rng::of(seed, "weather"), heals_at, &mut acts);
     acts.sort_by_key(|(at, _)| *at);
     let repair_within = provider.works_for.1 + 60 * SECOND + 30 * SECOND;
-    let ends_at = heals_at + Liveness::phase(RULE_MAX, 0, repair_within);
+    let ends_at = heals_at + Liveness::phase(RULE_MAX, WAIT_MAX, repair_within);
     Scenario { seed, machines, replicas, provider, net, acts, heals_at: Some(heals_at), ends_at }
 }
 
@@ -126,6 +133,40 @@ fn spec(rng: &mut Rng, plain: bool) -> Value {
         }
     };
     spec
+}
+
+/// In some runs checks escalate, or wait: after a recovery, or after a storm.
+fn patience(rng: &mut Rng, acts: &mut [(Millis, Act)]) {
+    let (escalate, delay, cool) = (rng.chance(35), rng.chance(30), rng.chance(30));
+    for (_, act) in acts {
+        let Act::Check { spec, .. } = act else { continue };
+        let usable = [TEMPLATE, TEMPLATE_OF_SEVERAL].iter().any(|name| spec["remediationTemplate"]["name"] == **name);
+        if escalate && usable && rng.chance(80) {
+            let pairs = [
+                [TEMPLATE, TEMPLATE_POWER],
+                [TEMPLATE_POWER, TEMPLATE],
+                [TEMPLATE, TEMPLATE_HARD],
+                [TEMPLATE_OF_SEVERAL, TEMPLATE],
+                [TEMPLATE, TEMPLATE_OF_SEVERAL],
+            ];
+            let pair = pairs[rng.below(pairs.len())];
+            let mut step = |(order, name): (usize, &str)| {
+                let timeout = format!("{}s", rng.within(60..=WAIT_MAX / SECOND));
+                json!({"remediationTemplate": template(name), "order": order, "timeout": timeout})
+            };
+            spec["escalatingRemediations"] = pair.into_iter().enumerate().map(&mut step).collect();
+            spec["remediationTemplate"] = Value::Null;
+        }
+        if delay {
+            spec["healthyDelay"] = json!(format!("{}s", rng.within(5..=40)));
+        }
+        if cool {
+            spec["stormCooldownDuration"] = json!(format!("{}s", rng.within(10..=60)));
+        }
+        if let Some(fields) = spec.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+    }
 }
 
 /// Which of `all` this run may meet: each with even odds, but at least one.
@@ -239,6 +280,22 @@ fn orders(rng: &mut Rng, heals_at: Millis) -> Vec<(Millis, Act)> {
         }
     }
     acts.retain(|(at, _)| *at < heals_at);
+    acts
+}
+
+/// In some runs other people and programs have a say about nodes.
+fn neighbours(rng: &mut Rng, heals_at: Millis) -> Vec<(Millis, Act)> {
+    let (exclude, hold) = (rng.chance(20), rng.chance(30));
+    let mut acts = Vec::new();
+    for _ in 0..rng.below(5) {
+        let at = rng.within(10 * SECOND..=heals_at - 1);
+        let lasts_for = rng.within(20 * SECOND..=4 * MINUTE);
+        match rng.chance(30) {
+            true if exclude => acts.push((at, Act::Exclude)),
+            false if hold => acts.push((at, Act::HoldNode { lasts_for })),
+            true | false => {}
+        }
+    }
     acts
 }
 

@@ -111,7 +111,18 @@ impl Simulation {
 
     /// S5: who writes stands in the lease.
     fn must_hold_the_lease(&mut self, effect: &Effect, intent: &Intent) {
-        let writes = matches!(effect, Effect::Create(_) | Effect::Delete { .. } | Effect::Emit(_) | Effect::Status { .. });
+        let writes = match effect {
+            Effect::Create(_)
+            | Effect::Delete { .. }
+            | Effect::Mark { .. }
+            | Effect::Unconfirm { .. }
+            | Effect::HoldNode(_)
+            | Effect::ReleaseNode { .. }
+            | Effect::LeaseNamespace
+            | Effect::Emit(_)
+            | Effect::Status { .. } => true,
+            Effect::Look { .. } | Effect::Read { .. } | Effect::Discover { .. } | Effect::Lease(_) => false,
+        };
         if writes && self.holder.as_ref() != Some(&intent.identity) {
             let story = format!("{} sends {:?} while {:?} holds the lease", intent.identity, effect.key(), self.holder);
             self.violated([("S5", story)]);

@@ -86,6 +86,9 @@ fn expected() -> Vec<&'static str> {
     all.extend(["because too many unhealthy", "because overlapping", "because occupied", "because leaving"]);
     all.extend(["because not leading", "because removed", "because looking", "because creating", "because refused"]);
     all.extend(["because remediating", "because not selected", "because node gone", "because node gone, provider busy"]);
+    all.extend(["node excluded", "node held", "mark", "release-node"]);
+    all.extend(["because excluded", "because held", "because holding", "because no template left", "because making room"]);
+    all.extend(["because healthy delay", "because storm cooldown", "because control plane busy", "because etcd quorum"]);
     all
 }
 
