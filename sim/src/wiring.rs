@@ -119,9 +119,16 @@ impl Simulation {
             | Effect::HoldNode(_)
             | Effect::ReleaseNode { .. }
             | Effect::LeaseNamespace
+            | Effect::DefaultTemplate
+            | Effect::DefaultCheck(_)
             | Effect::Emit(_)
             | Effect::Status { .. } => true,
-            Effect::Look { .. } | Effect::Read { .. } | Effect::Discover { .. } | Effect::Lease(_) => false,
+            Effect::Look { .. }
+            | Effect::Read { .. }
+            | Effect::Fetch { .. }
+            | Effect::ServerVersion
+            | Effect::Discover { .. }
+            | Effect::Lease(_) => false,
         };
         if writes && self.holder.as_ref() != Some(&intent.identity) {
             let story = format!("{} sends {:?} while {:?} holds the lease", intent.identity, effect.key(), self.holder);

@@ -14,7 +14,7 @@ use crate::decision::{Because, Decision, Verdict};
 use crate::default_check;
 use crate::effect::Effect;
 use crate::escalate;
-use crate::facts::{Check, Kind, Name, Source};
+use crate::facts::{Check, Kind, Mode, Name, Source};
 use crate::flight::{Clearance, grows_with_nodes};
 use crate::hold;
 use crate::time::{Mono, Now};
@@ -164,6 +164,10 @@ impl<'a> Draft<'a> {
         let mut policies = ours.filter_map(|check| check.policy.as_ref().ok()).peekable();
         if policies.peek().is_some() {
             self.plan.watches.insert(Source::NodeLeases);
+        }
+        // Ahead of the first repair, which should not have to wait for it.
+        if self.world.lease_namespace_missing && policies.clone().any(|policy| policy.mode == Mode::Act) {
+            self.send(Effect::LeaseNamespace);
         }
         let mut control_plane = self.world.nodes.values().filter(|known| known.node.is_control_plane()).peekable();
         if control_plane.peek().is_none() {

@@ -41,7 +41,7 @@ impl Draft<'_> {
 
     /// Doubts come and go with every broken connection; only one that lasts is worth a word.
     pub(super) fn report_doubt(&mut self, check: &Check, source: &Source) {
-        let Some(since) = self.world.doubtful_since(source) else { return };
+        let Some(since) = self.world.silent_since(source) else { return };
         let told_at = since.after(DOUBT_TOLD_AFTER);
         if told_at > self.now.mono {
             return self.wake(Some(told_at));

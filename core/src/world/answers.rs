@@ -41,7 +41,10 @@ impl World {
             (EffectKey::Read(key), Answer::Missing) => self.flights.denied(&EffectKey::Create(key), now.mono),
             (EffectKey::Read(_), _) => {}
             (EffectKey::HoldNode(_), Answer::Missing) => self.lease_namespace_missing = true,
-            (EffectKey::LeaseNamespace, Answer::Done(_) | Answer::Exists) => self.lease_namespace_missing = false,
+            // Where we may not make it somebody else has to; whether they have, the next Lease tells.
+            (EffectKey::LeaseNamespace, Answer::Done(_) | Answer::Exists | Answer::Refused { forbidden: true, .. }) => {
+                self.lease_namespace_missing = false;
+            }
             // First the patch is refused; then, if that is no better, the update.
             (EffectKey::Mark(key, ..), Answer::Refused { forbidden: true, .. }) => {
                 if !self.unpatchable.insert(key.kind.clone()) {

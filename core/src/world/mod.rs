@@ -37,7 +37,7 @@ pub struct World {
     pub objects: BTreeMap<ObjectKey, Object>,
     /// Leases on nodes, by their own names.
     pub node_leases: BTreeMap<Name, NodeLease>,
-    /// The namespace for leases on nodes does not exist.
+    /// The namespace for leases on nodes does not exist, as far as anybody has told.
     pub lease_namespace_missing: bool,
     /// Pods of etcd, and the node of each.
     pub etcd: BTreeMap<Name, Name>,
@@ -120,7 +120,7 @@ impl World {
             checks: BTreeMap::new(),
             objects: BTreeMap::new(),
             node_leases: BTreeMap::new(),
-            lease_namespace_missing: false,
+            lease_namespace_missing: true,
             etcd: BTreeMap::new(),
             feeds: BTreeMap::new(),
             kinds: BTreeMap::new(),
