@@ -19,7 +19,7 @@ pub struct Upgrades {
     #[arg(long, value_name = "LIST", default_value_t = MAINTENANCE_ANNOTATIONS.join(","))]
     maintenance_annotations: String,
 
-    /// Taints of a Node that mean that it is under maintenance, as KEY[=VALUE][:EFFECT]. Comma-separated, or none.
+    /// Taints of a Node that mean that it is under maintenance, as `KEY[=VALUE][:EFFECT]`. Comma-separated, or none.
     #[arg(long, value_name = "LIST", default_value_t = MAINTENANCE_TAINTS.join(","))]
     maintenance_taints: String,
 }
