@@ -1,10 +1,14 @@
 //! Whole stories: the real `resus controller` on a real kube-apiserver, broken on purpose.
 
 mod crash;
+mod escalation;
 mod faults;
+mod guards;
 mod kinds;
 mod leader;
 mod outside;
 mod quiet;
+mod recovery;
 mod stage;
 mod thin_path;
+mod upgrades;

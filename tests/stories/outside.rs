@@ -99,13 +99,13 @@ async fn generated_files_are_up_to_date() {
     assert!(said.status.success(), "{}", said.stderr);
 }
 
-async fn address(controller: &Process, what: &str) -> String {
+pub async fn address(controller: &Process, what: &str) -> String {
     let line = controller.wait_for_log(what, SOON).await.expect("it serves");
     let line = line.lines().find(|line| line.contains(what)).expect("it was found").to_owned();
     line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("with its address").to_owned()
 }
 
-async fn get(address: &str, path: &str) -> String {
+pub async fn get(address: &str, path: &str) -> String {
     let mut socket = TcpStream::connect(address).await.expect("somebody listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: resus\r\nConnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.expect("it can be asked");

@@ -5,11 +5,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node};
-use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use resus_harness::{Builder, Cluster, Process, Proxy, cluster_or_skip, until};
+use kube::{Client, ResourceExt};
+use resus_harness::{Builder, Cluster, Process, Proxy, cluster_or_skip, holds_for, until};
 use serde_json::{Value, json};
 
 /// Far more than anything here takes, also on a slow and busy machine.
@@ -56,7 +57,15 @@ impl Stage {
         self.cluster.kubectl(args).await.expect("kubectl runs").ok().expect("kubectl succeeds")
     }
 
-    async fn established(&self, crd: &str) {
+    /// The second provider, for checks that escalate.
+    pub async fn power_provider(&self) {
+        self.apply_file("tests/provider/power.yaml").await;
+        self.established("powerremediations.provider.test").await;
+        self.established("powerremediationtemplates.provider.test").await;
+        self.apply_file("tests/provider/power-template.yaml").await;
+    }
+
+    pub async fn established(&self, crd: &str) {
         self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{crd}")]).await;
     }
 
@@ -96,6 +105,30 @@ impl Stage {
         self.apply(&check_yaml(name, seconds, max_unhealthy)).await;
     }
 
+    /// Like [`Stage::check`] with five seconds, and with these fields of the spec; null takes one away.
+    pub async fn check_with(&self, name: &str, max_unhealthy: &str, fields: Value) {
+        let mut check: Value = serde_saphyr::from_str(&check_yaml(name, 5, max_unhealthy)).expect("it is YAML");
+        let fields = fields.as_object().expect("fields are an object").clone();
+        check["spec"].as_object_mut().expect("a check has a spec").extend(fields);
+        self.apply(&check.to_string()).await;
+    }
+
+    /// Merges something into a check.
+    pub async fn change_check(&self, name: &str, change: Value) -> kube::Result<DynamicObject> {
+        self.checks_api().patch(name, &PatchParams::default(), &Patch::Merge(change)).await
+    }
+
+    /// Merges something into a Node.
+    pub async fn change_node(&self, name: &str, change: Value) {
+        let patched = self.nodes_api().patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
+        patched.expect("a Node can be patched");
+    }
+
+    /// Leases that take nodes out of service.
+    pub fn leases_api(&self) -> Api<Lease> {
+        Api::namespaced(self.api.clone(), "medik8s-leases")
+    }
+
     pub fn checks_api(&self) -> Api<DynamicObject> {
         Api::all_with(self.api.clone(), &resource("remediation.medik8s.io", "v1alpha1", "NodeHealthCheck"))
     }
@@ -106,7 +139,19 @@ impl Stage {
     }
 
     pub fn remediations_api(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.api.clone(), "provider", &resource("provider.test", "v1", "RebootRemediation"))
+        self.objects_api("RebootRemediation")
+    }
+
+    /// Objects of a provider.
+    pub fn objects_api(&self, kind: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.api.clone(), "provider", &resource("provider.test", "v1", kind))
+    }
+
+    /// As the provider says how a remediation goes.
+    pub async fn provider_says(&self, kind: &str, name: &str, condition: &str, status: &str) {
+        let said = json!({"status": {"conditions": [{"type": condition, "status": status}]}});
+        let patched = self.objects_api(kind).patch_status(name, &PatchParams::default(), &Patch::Merge(said)).await;
+        patched.expect("the status of a remediation can be patched");
     }
 
     /// Names of all remediations there are.
@@ -128,6 +173,31 @@ impl Stage {
             holds(&status).then_some(status)
         })
         .await
+    }
+
+    /// Why nothing is done about this node, as the check's status has it.
+    pub async fn until_held(&self, check: &str, node: &str, why: &str) {
+        self.until_status(check, &format!("{node} is held: {why}"), |status| {
+            listed(status, node)["held"].as_str().is_some_and(|held| held.contains(why))
+        })
+        .await;
+    }
+
+    pub async fn until_event(&self, reason: &str, part: &str) {
+        until(SOON, &format!("there is an event {reason} with {part:?}"), || async {
+            self.events().await.iter().any(|(own, message)| own == reason && message.contains(part)).then_some(())
+        })
+        .await;
+    }
+
+    /// The remediations are these, and stay so for some seconds.
+    pub async fn stays(&self, expected: &[&str]) {
+        self.until_remediations(expected).await;
+        holds_for(Duration::from_secs(3), "nothing starts and nothing goes", || async {
+            let names = self.remediations().await;
+            if names == expected { Ok(()) } else { Err(format!("{names:?}")) }
+        })
+        .await;
     }
 
     /// Events of checks, as (reason, message).
@@ -191,6 +261,31 @@ impl Stage {
             .filter(|entry| entry.verb == "create" && entry.code == 201 && entry.uri.contains("/rebootremediations"))
             .count()
     }
+}
+
+/// What a check's status says of a node; null if nothing.
+pub fn listed<'a>(status: &'a Value, node: &str) -> &'a Value {
+    let nodes = status["unhealthyNodes"].as_array().map_or(&[][..], Vec::as_slice);
+    nodes.iter().find(|listed| listed["name"] == node).unwrap_or(&Value::Null)
+}
+
+/// A condition of a check; null if it has none of this type.
+pub fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
+    let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
+}
+
+pub fn annotation<'a>(object: &'a DynamicObject, key: &str) -> Option<&'a str> {
+    object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// When the API server stored it first.
+pub fn created_at(object: &impl ResourceExt) -> Timestamp {
+    object.creation_timestamp().expect("the API server dates what it stores").0
+}
+
+pub fn time(value: &Value) -> Timestamp {
+    value.as_str().expect("a time is a string").parse().expect("as RFC 3339 has it")
 }
 
 pub fn check_yaml(name: &str, seconds: u32, max_unhealthy: &str) -> String {
