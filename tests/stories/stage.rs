@@ -109,7 +109,9 @@ impl Stage {
     pub async fn check_with(&self, name: &str, max_unhealthy: &str, fields: Value) {
         let mut check: Value = serde_saphyr::from_str(&check_yaml(name, 5, max_unhealthy)).expect("it is YAML");
         let fields = fields.as_object().expect("fields are an object").clone();
-        check["spec"].as_object_mut().expect("a check has a spec").extend(fields);
+        let spec = check["spec"].as_object_mut().expect("a check has a spec");
+        spec.extend(fields);
+        spec.retain(|_, value| !value.is_null());
         self.apply(&check.to_string()).await;
     }
 
