@@ -30,7 +30,7 @@ pub struct Round<'a> {
     /// Why not even the next step may be taken on a node that is being remediated.
     pub next_shut: Option<Because>,
     pub dark_zones: BTreeMap<Name, Because>,
-    recent: BTreeMap<&'a Name, &'a Recent>,
+    recent: BTreeMap<Name, Recent>,
 }
 
 /// A node under a check.
@@ -52,7 +52,7 @@ impl Round<'_> {
     }
 
     pub fn recent(&self, node: &Name) -> Option<&Recent> {
-        self.recent.get(node).copied()
+        self.recent.get(node)
     }
 }
 
@@ -103,7 +103,7 @@ impl<'a> Draft<'a> {
         let stale = doubt.clone().map(|source| Because::Stale { source });
         let next_shut = stale.or_else(|| disabled.clone()).or(stopped);
         let first_shut = next_shut.clone().or(full);
-        let recent = check.status.recent.iter().map(|recent| (&recent.node, recent)).collect();
+        let recent = self.recent(check, policy, &targets);
         let round = Round { check, policy, doubt, workshops, first_shut, next_shut, dark_zones, recent };
 
         let mut unhealthy = Vec::new();
@@ -135,7 +135,7 @@ impl<'a> Draft<'a> {
             shut,
             dark_zones: round.dark_zones.values().cloned().collect(),
             storm: Some(storm),
-            recent: self.recent(&round, &targets),
+            recent: round.recent.into_values().collect(),
             brief: self.world.brief(&check.name).to_vec(),
             limits: self.limits(check),
             upgrading: upgrade::condition(self.world, check, &nodes, upgrading.as_ref(), self.now),
@@ -268,11 +268,12 @@ impl<'a> Draft<'a> {
         Remediation { timed_out_at: is_over.then_some(given_up_at), ..object.into() }
     }
 
-    /// When remediations of each node began, while the check limits how often they may.
-    fn recent(&self, round: &Round, targets: &[Target]) -> Vec<Recent> {
-        let Some(repeat) = round.policy.repeat else { return Vec::new() };
+    /// When remediations of each node began, while the check limits how often they may. The status remembers them, but some
+    /// are too new to stand there.
+    fn recent(&self, check: &Check, policy: &Policy, targets: &[Target]) -> BTreeMap<Name, Recent> {
+        let Some(repeat) = policy.repeat else { return BTreeMap::new() };
         let mut all: BTreeMap<Name, Recent> =
-            round.recent.iter().map(|(node, recent)| ((*node).clone(), (*recent).clone())).collect();
+            check.status.recent.iter().map(|recent| (recent.node.clone(), recent.clone())).collect();
         let mut begun: Vec<(Name, Wall)> = Vec::new();
         for target in targets.iter().filter(|target| !target.mine.is_empty()) {
             // An escalation is one repair of the node, however many steps it takes.
@@ -280,13 +281,13 @@ impl<'a> Draft<'a> {
             let listed = target.listed.into_iter().flat_map(|listed| &listed.remediations).map(|one| one.started_at);
             begun.extend(live.chain(listed).min().map(|at| (target.name().clone(), at)));
         }
-        let brief = self.world.brief(&round.check.name).iter().map(|(node, one)| (node.clone(), one.started_at));
+        let brief = self.world.brief(&check.name).iter().map(|(node, one)| (node.clone(), one.started_at));
         for (node, at) in begun.into_iter().chain(brief) {
             let recent = all.entry(node.clone()).or_insert_with(|| Recent { node, started_at: Vec::new() });
             recent.started_at.push(at);
         }
-        let kept = all.into_values().map(|recent| recent.with([], repeat, self.world, self.now));
-        kept.filter(|recent| !recent.started_at.is_empty()).collect()
+        let kept = all.into_iter().map(|(node, recent)| (node, recent.with([], repeat, self.world, self.now)));
+        kept.filter(|(_, recent)| !recent.started_at.is_empty()).collect()
     }
 }
 

@@ -474,6 +474,26 @@ fn a_node_that_fails_again_and_again_is_remediated_ever_more_slowly_and_not_for_
     assert_eq!(cluster.created.len(), 4, "when the first is two hours ago");
 }
 
+/// The status tells of it only a second later.
+#[test]
+fn a_node_that_fails_again_within_a_second_is_remembered_all_the_same() {
+    let mut cluster = settled();
+    let repeat = Repeat { max: 1, within: minutes(60), backoff: Duration::ZERO, max_backoff: Duration::ZERO };
+    cluster.change_policy(|policy| policy.repeat = Some(repeat));
+    cluster.change_policy(|policy| policy.rules[0].lasts_for = Duration::ZERO);
+    cluster.run_well(5_000);
+    for _ in 0..3 {
+        cluster.set_broken(&name("n1"), true);
+        cluster.run_well(20);
+        cluster.set_broken(&name("n1"), false);
+        cluster.run_well(20);
+    }
+    assert_eq!(cluster.created.len(), 1);
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(5_000);
+    assert_eq!(because(&cluster, "n1"), Because::RemediatedTooOften { times: 1, within: minutes(60) });
+}
+
 #[test]
 fn a_node_that_never_reports_is_unhealthy_after_the_startup_timeout() {
     let mut cluster = settled();
