@@ -86,8 +86,14 @@ impl World {
             (EffectKey::Status(_), Answer::Done(Some(Fact::Check(check)))) => {
                 if self.checks.get(&check.name).is_some_and(|known| known.uid == check.uid) {
                     self.settled.remove(&check.name);
-                    self.brief.remove(&check.name);
-                    self.status_sent.entry(check.name.clone()).and_modify(|sent| sent.stored = true);
+                    if let Some(sent) = self.status_sent.get_mut(&check.name) {
+                        sent.stored = true;
+                        // Those that came and went while it was on its way are told of with the next one.
+                        let told = std::mem::take(&mut sent.briefs);
+                        if let Some(briefs) = self.brief.get_mut(&check.name) {
+                            briefs.drain(..told.min(briefs.len()));
+                        }
+                    }
                     self.check_seen(check, now);
                 }
             }

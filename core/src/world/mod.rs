@@ -89,6 +89,8 @@ pub struct StatusSent {
     pub gist: u64,
     /// The server said that it is stored.
     pub stored: bool,
+    /// Of the remediations that came and went, so many had done so by then, and are told of with it.
+    briefs: usize,
 }
 
 /// What an API group and version serves, and when to ask again.
@@ -174,7 +176,8 @@ impl World {
         match effect {
             Effect::Lease(lease) => self.election.sent(lease, now.mono),
             Effect::Status { check, status, .. } => {
-                self.status_sent.insert(check.clone(), StatusSent { at: now.mono, gist: status.gist(), stored: false });
+                let briefs = self.brief(check).len();
+                self.status_sent.insert(check.clone(), StatusSent { at: now.mono, gist: status.gist(), stored: false, briefs });
                 self.flights.sent(effect.key(), now.mono);
             }
             Effect::Create(creation) => {

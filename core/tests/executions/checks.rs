@@ -494,6 +494,33 @@ fn a_node_that_fails_again_within_a_second_is_remembered_all_the_same() {
     assert_eq!(because(&cluster, "n1"), Because::RemediatedTooOften { times: 1, within: minutes(60) });
 }
 
+/// What comes and goes while a status is on its way is not in that status.
+#[test]
+fn a_status_that_is_answered_late_does_not_make_a_brief_remediation_forgotten() {
+    let mut cluster = settled();
+    let repeat = Repeat { max: 1, within: minutes(60), backoff: Duration::ZERO, max_backoff: Duration::ZERO };
+    cluster.change_policy(|policy| policy.repeat = Some(repeat));
+    cluster.change_policy(|policy| policy.rules[0].lasts_for = Duration::ZERO);
+    cluster.run_well(5_000);
+    for (node, broken) in [("n2", true), ("n1", true), ("n1", false)] {
+        cluster.set_broken(&name(node), broken);
+        for _ in 0..20 {
+            cluster.hear_all();
+            cluster.turn();
+            while let Some(at) = cluster.requests.iter().position(|effect| !matches!(effect, Effect::Status { .. })) {
+                cluster.execute(at, crate::model::Fate::Done);
+            }
+            cluster.time += 1;
+        }
+    }
+    assert_eq!((cluster.requests.len(), cluster.created.len()), (1, 2), "a status is on its way");
+    cluster.execute(0, crate::model::Fate::Done);
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(5_000);
+    assert_eq!(cluster.created.len(), 2);
+    assert_eq!(because(&cluster, "n1"), Because::RemediatedTooOften { times: 1, within: minutes(60) });
+}
+
 #[test]
 fn a_node_that_never_reports_is_unhealthy_after_the_startup_timeout() {
     let mut cluster = settled();
