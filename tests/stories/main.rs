@@ -9,6 +9,7 @@ mod leader;
 mod outside;
 mod quiet;
 mod recovery;
+mod rights;
 mod stage;
 mod thin_path;
 mod upgrades;
