@@ -1,7 +1,7 @@
 //! Is this node healthy?
 
 use crate::decision::Match;
-use crate::facts::{Name, Node, Policy, READY, Rule, Status};
+use crate::facts::{Condition, Name, Node, Policy, READY, Rule, Status};
 use crate::time::Mono;
 
 /// A node as we know it, with the monotonic instant at which each of its conditions began.
@@ -13,6 +13,15 @@ pub struct Known {
     pub created: Mono,
     /// Its newest object could not be read: what stands here is what was known before.
     pub unreadable: Option<Name>,
+}
+
+impl Known {
+    /// When a condition that any of the rules asks for changed last.
+    pub fn changed_at(&self, rules: &[Rule]) -> Option<Mono> {
+        let asked_for = |condition: &Condition| rules.iter().any(|rule| rule.kind == condition.kind);
+        let dated = self.node.conditions.iter().zip(&self.since);
+        dated.filter(|(condition, _)| asked_for(condition)).map(|(_, since)| *since).max()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

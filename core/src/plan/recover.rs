@@ -10,7 +10,7 @@ use crate::effect::{Effect, Mark};
 use crate::escalate;
 use crate::facts::{HealthyDelay, Name, Object};
 use crate::hold;
-use crate::time::Wall;
+use crate::time::{Mono, Wall};
 
 /// A remediation that lasts longer than this has probably been forgotten.
 const OLD_AFTER: Duration = Duration::from_secs(48 * 3600);
@@ -24,7 +24,11 @@ impl<'a> Draft<'a> {
         let since = self.healthy_since(target);
         match round.policy.healthy_delay {
             HealthyDelay::For(lasts_for) if !target.known.node.is_confirmed_healthy() => {
-                let until = self.world.clock.anchor(since, self.now).after(lasts_for);
+                // A relapse may have been too short, or come in too much doubt, to be noted down: its end dates itself.
+                // In whole seconds, so that it may have been up to one later.
+                let relapsed_at = target.known.changed_at(&round.policy.rules).map(|at| at.shift(999));
+                let since_at = self.world.clock.anchor(since, self.now).max(relapsed_at.unwrap_or(Mono(i64::MIN)));
+                let until = since_at.after(lasts_for);
                 if self.now.mono < until {
                     self.wake(Some(until));
                     self.tend(round, target, Some(since));

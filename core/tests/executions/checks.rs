@@ -252,6 +252,24 @@ fn a_recovered_node_keeps_its_remediation_for_the_healthy_delay() {
     exist(&cluster, &[]);
 }
 
+/// Nobody had the time to note it down.
+#[test]
+fn a_relapse_that_no_status_tells_of_begins_the_healthy_delay_anew_too() {
+    let mut cluster = settled();
+    cluster.change_policy(|policy| policy.healthy_delay = HealthyDelay::For(minutes(10)));
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(6_000);
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(9 * MINUTE);
+    cluster.set_broken(&name("n1"), true);
+    cluster.hear_all();
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(9 * MINUTE);
+    exist(&cluster, &[reboot("n1")]);
+    cluster.run_well(MINUTE + 2_000);
+    exist(&cluster, &[]);
+}
+
 #[test]
 fn a_person_can_confirm_that_a_node_is_healthy() {
     for delay in [HealthyDelay::UntilConfirmed, HealthyDelay::For(minutes(60))] {

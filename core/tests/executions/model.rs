@@ -37,6 +37,8 @@ pub struct Cluster {
     pub wall_step: i64,
     /// Since when each node is not ready; None while it is.
     pub broken_since: BTreeMap<Name, Option<i64>>,
+    /// When each node that was broken recovered last.
+    recovered_at: BTreeMap<Name, i64>,
     pub objects: BTreeMap<ObjectKey, Object>,
     pub check: Check,
     pub node_leases: BTreeMap<Name, NodeLease>,
@@ -79,6 +81,7 @@ impl Cluster {
             time: 1_000_000,
             wall_step: 0,
             broken_since: (0..nodes).map(|n| (Name::from(format!("n{n}")), None)).collect(),
+            recovered_at: BTreeMap::new(),
             objects: BTreeMap::new(),
             check: check(threshold, unhealthy_after),
             node_leases: BTreeMap::new(),
@@ -145,7 +148,7 @@ impl Cluster {
     pub fn node(&self, name: &Name) -> Node {
         let (status, since) = match self.broken_since[name] {
             Some(since) => (Status::False, since),
-            None => (Status::True, 0),
+            None => (Status::True, self.recovered_at.get(name).copied().unwrap_or(0)),
         };
         let annotations = self.annotations.get(name).cloned().unwrap_or_default();
         Node {
@@ -176,6 +179,7 @@ impl Cluster {
         let since = broken.then_some(self.time);
         if self.broken_since[name].is_some() != broken {
             self.broken_since.insert(name.clone(), since);
+            self.recovered_at.insert(name.clone(), self.time);
             self.version += 1;
             let node = self.node(name);
             self.tell(Input::Seen(Fact::Node(node)));
