@@ -171,8 +171,19 @@ impl Simulation {
         self.rng.pick(&remediated).copied().unwrap_or_else(|| self.rng.below(self.machines.len()))
     }
 
+    /// Rather one that will need a remediation soon.
+    fn choose_broken(&mut self) -> usize {
+        let broken: Vec<usize> =
+            (0..self.machines.len()).filter(|number| self.machines[*number].unhealthy_since.is_some()).collect();
+        self.rng.pick(&broken).copied().unwrap_or_else(|| self.rng.below(self.machines.len()))
+    }
+
     fn act_on_node(&mut self, act: &Act) -> String {
-        let (now, number) = (self.now(), self.choose_node());
+        let now = self.now();
+        let number = match act {
+            Act::HoldNode { .. } | Act::Exclude => self.choose_broken(),
+            _ => self.choose_node(),
+        };
         let node = self.machines[number].spec.name.clone();
         let path = format!("{NODES}/{node}");
         let code = match act {
@@ -219,9 +230,7 @@ impl Simulation {
 
     /// Rather the name of a node that will need it.
     fn occupy(&mut self) -> String {
-        let broken: Vec<usize> =
-            (0..self.machines.len()).filter(|number| self.machines[*number].unhealthy_since.is_some()).collect();
-        let number = self.rng.pick(&broken).copied().unwrap_or_else(|| self.rng.below(self.machines.len()));
+        let number = self.choose_broken();
         let node = self.machines[number].spec.name.clone();
         let body = json!({
             "apiVersion": "provider.test/v1", "kind": "RebootRemediation",

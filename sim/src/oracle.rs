@@ -58,14 +58,15 @@ pub fn judge_deletion(ledger: &Ledger, removed: &Remediation, intent: &Intent, d
     let from = intent.sent_at - doubt.blind_for;
     let policies: Vec<_> = history.within(from, intent.sent_at).collect();
     let states: Vec<_> = ledger.nodes.get(&removed.node)?.within(from, intent.sent_at).collect();
-    let ([(_, Some(policy))], [(_, Some(node))]) = (policies.as_slice(), states.as_slice()) else { return None };
+    let [(_, Some(policy))] = policies.as_slice() else { return None };
+    if let Some(found) = removed_too_early(ledger, policy, check, removed, intent, doubt) {
+        return Some(found);
+    }
+    let [(_, Some(node))] = states.as_slice() else { return None };
     let tried = |said: &Said| said.given_up.get(&removed.node).is_some_and(|tried| tried.contains(&removed.template));
     let mut said = ledger.statuses.get(check)?.within(from, intent.sent_at);
     // A step that was given up, and noted down as such, may make room for the next one.
     let makes_room = policy.steps.len() > 1 && said.any(|(_, said)| said.is_some_and(tried));
-    if let Some(found) = removed_too_early(ledger, policy, check, removed, intent, doubt) {
-        return Some(found);
-    }
     let is_needed = policy.is_valid() && policy.selects(node) && policy.health(node, from, 0) == Health::Expired;
     (is_needed && !makes_room).then(|| ("S4", format!("{check} gave up {}, which had been unhealthy all the time", removed.node)))
 }
@@ -82,7 +83,7 @@ fn removed_too_early(
 ) -> Option<Found> {
     let delay = policy.healthy_delay.filter(|delay| *delay > 0 && doubt.clocks_agree)?;
     let from = intent.sent_at - delay - doubt.blind_for;
-    let (mut well_since, mut ill_since) = (from, from);
+    let (mut well_since, mut ill_since, mut dated) = (from, from, from);
     let mut was_well = true;
     let mut ended = from;
     for (end, state) in ledger.nodes.get(&removed.node)?.within(from, intent.sent_at) {
@@ -94,8 +95,11 @@ fn removed_too_early(
             (true, true) | (false, false) => {}
         }
         (was_well, ended) = (is_well, end);
+        let asked_for = state.conditions.iter().filter(|condition| policy.rules.iter().any(|rule| rule.kind == condition.kind));
+        dated = asked_for.map(|condition| condition.since).max().unwrap_or(well_since);
     }
-    let healthy_for = intent.sent_at - well_since;
+    // Since when a node is healthy its kubelet says, by its own clock.
+    let healthy_for = intent.sent_at - well_since.min(dated);
     let is_early = was_well && well_since - ill_since > doubt.blind_for && healthy_for < delay;
     is_early.then(|| ("S4", format!("{check} removed what {} had, healthy for {healthy_for} of {delay} ms", removed.node)))
 }

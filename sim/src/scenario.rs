@@ -147,7 +147,7 @@ pub enum Act {
     RemoveRemediation,
     /// Somebody else's object takes the name that ours would get.
     Occupy,
-    /// Such a node gets the label that excludes it.
+    /// A node that is broken, if there is any, gets the label that excludes it.
     Exclude,
     /// Somebody else has such a node out of service for so long.
     HoldNode {
