@@ -233,13 +233,14 @@ impl Because {
             | Because::Refused { .. }
             | Because::UnderMaintenance { .. }
             | Because::DryRun { .. } => true,
+            // Only nodes of the control plane need to know of etcd.
+            Because::Stale { source } => *source == Source::Etcd,
             Because::Healthy
             | Because::Pending(_)
             | Because::NeverReported { .. }
             | Because::NodeLeaving
             | Because::Unreadable { .. }
             | Because::Expired(_)
-            | Because::Stale { .. }
             | Because::KindNotServed { .. }
             | Because::TemplateMissing { .. }
             | Because::TemplateInvalid { .. }

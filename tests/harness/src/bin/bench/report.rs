@@ -8,6 +8,8 @@ use crate::usage::Memory;
 
 /// Set for 5,000 nodes; fewer should need no more.
 const RESIDENT_GOAL_MIB: f64 = 30.0;
+/// More than this is no longer small, whatever the goal.
+const RESIDENT_MAX_MIB: f64 = 45.0;
 const BEAT_GOAL_MS: f64 = 0.05;
 const P50_GOAL: Duration = Duration::from_millis(150);
 const P99_GOAL: Duration = Duration::from_millis(500);
@@ -111,12 +113,28 @@ impl Report {
         }
     }
 
+    /// What must not be, on whichever machine: a regression, not merely a goal that is not reached yet.
+    pub fn breaches(&self) -> Vec<String> {
+        let reactions = [("failure", self.ratio(|round| &round.failed)), ("recovery", self.ratio(|round| &round.recovered))];
+        let slow = reactions
+            .into_iter()
+            .filter(|(_, ratio)| *ratio > ROUND_TRIPS_GOAL)
+            .map(|(what, ratio)| format!("the p99 of a {what} takes {ratio:.1} plain round trips, more than {ROUND_TRIPS_GOAL}"));
+        let resident = mib(self.synced.resident).max(mib(self.busy.resident));
+        let large = (resident > RESIDENT_MAX_MIB).then(|| format!("{resident:.1} MiB in memory, more than {RESIDENT_MAX_MIB}"));
+        slow.chain(large).collect()
+    }
+
+    fn ratio(&self, of: impl Fn(&Round) -> &Vec<Duration>) -> f64 {
+        let [_, all] = percentiles(self.rounds.iter().flat_map(&of));
+        let [_, plain] = percentiles(self.rounds.iter().flat_map(|round| &round.round_trip));
+        all.as_secs_f64() / plain.as_secs_f64()
+    }
+
     fn round_trips(&self, what: &str, of: impl Fn(&Round) -> &Vec<Duration>) -> Row {
         let plain = |round: &Round| percentiles(&round.round_trip)[1].as_secs_f64();
         let each = self.rounds.iter().map(|round| format!("{:.1}", percentiles(of(round))[1].as_secs_f64() / plain(round)));
-        let [_, all] = percentiles(self.rounds.iter().flat_map(&of));
-        let [_, all_plain] = percentiles(self.rounds.iter().flat_map(|round| &round.round_trip));
-        let ratio = all.as_secs_f64() / all_plain.as_secs_f64();
+        let ratio = self.ratio(&of);
         Row { each_round: each.collect::<Vec<_>>().join("  "), ..figure(what, ratio, "", Some(ROUND_TRIPS_GOAL)) }
     }
 }
