@@ -21,6 +21,9 @@ use resus_core::world::World;
 /// Wall time when the monotonic clock shows zero.
 const EPOCH: i64 = 1_800_000_000_000;
 
+/// So many turns in a row have something to do only where something is done again and again.
+const TURNS_MAX: usize = 10_000;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
     Done,
@@ -489,7 +492,10 @@ impl Cluster {
     /// Everything is heard, executed and answered at once, for so long. Returns how much was sent beside questions.
     pub fn run_well(&mut self, millis: i64) -> usize {
         let (until, mut sent) = (self.time + millis, 0);
+        let mut turns = 0;
         while self.time < until {
+            turns += 1;
+            assert!(turns < TURNS_MAX, "it asks and asks, and time stands still");
             self.hear_all();
             for source in self.world.sources().cloned().collect::<Vec<_>>() {
                 let now = self.now();
@@ -506,6 +512,7 @@ impl Cluster {
             }
             if idle && !self.has_news() {
                 self.time = plan.wake_at.map_or(self.time + 60_000, |at| at.0.min(self.time + 60_000)).min(until);
+                turns = 0;
             }
         }
         sent
