@@ -717,3 +717,29 @@ fn a_cluster_without_a_check_is_given_one_once_if_that_is_wanted() {
         assert_eq!(cluster.default_checks, [workers]);
     }
 }
+
+/// Otherwise a crash in between would begin with the first step again.
+#[test]
+fn the_earlier_of_two_steps_makes_room_only_when_the_status_remembers_it() {
+    let mut cluster = settled();
+    steps(&mut cluster, &[("RebootTemplate", "soft"), ("RebootTemplate", "hard")], false);
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(4 * MINUTE);
+    let template = |cluster: &Cluster| cluster.objects.get(&reboot("n1")).and_then(|object| object.template.clone());
+    for _ in 0..100 {
+        cluster.hear_all();
+        cluster.turn();
+        while let Some(effect) = cluster.requests.front() {
+            let is_status = matches!(effect, Effect::Status { .. });
+            cluster.execute(0, if is_status { crate::model::Fate::Refused } else { crate::model::Fate::Done });
+        }
+        cluster.time += 2_000;
+        let now = cluster.now();
+        for source in cluster.world.sources().cloned().collect::<Vec<_>>() {
+            cluster.world.apply(resus_core::input::Input::Heard(source), now);
+        }
+        assert_eq!(template(&cluster), Some(name("soft")));
+    }
+    cluster.run_well(MINUTE);
+    assert_eq!(template(&cluster), Some(name("hard")));
+}

@@ -68,6 +68,7 @@ fn a_list_that_is_older_than_the_look_does_not_make_the_look_count() {
     cluster.set_broken(&name("n1"), false);
     cluster.time += 500;
     execute_all(&mut cluster); // the look, which shows that it is well
+    cluster.hear_of(&Source::NodeLeases);
     for node in page {
         apply(&mut cluster, Input::Seen(Fact::Node(node)));
     }
@@ -160,6 +161,7 @@ fn an_older_check_of_which_little_is_known_is_still_responsible() {
     for _ in 0..5 {
         cluster.requests.retain(|effect| !matches!(effect, Effect::Discover { .. })); // not answered yet
         execute_all(&mut cluster);
+        cluster.hear_of(&Source::NodeLeases);
         cluster.time += 100;
         cluster.turn();
     }
