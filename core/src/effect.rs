@@ -152,6 +152,40 @@ impl Effect {
     }
 }
 
+/// Who may send an effect?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Everybody: it is how a leader is found.
+    Election,
+    /// Everybody: it only asks what is there.
+    Question,
+    /// Who leads: it asks about what is about to be done.
+    Look,
+    /// Who leads: it changes something.
+    Write,
+}
+
+impl Effect {
+    pub fn reach(&self) -> Reach {
+        match self {
+            Effect::Lease(_) => Reach::Election,
+            Effect::Discover { .. } | Effect::ServerVersion => Reach::Question,
+            Effect::Look { .. } | Effect::Read { .. } | Effect::Fetch { .. } => Reach::Look,
+            Effect::Create(_)
+            | Effect::Delete { .. }
+            | Effect::Mark { .. }
+            | Effect::Unconfirm { .. }
+            | Effect::HoldNode(_)
+            | Effect::ReleaseNode { .. }
+            | Effect::LeaseNamespace
+            | Effect::DefaultTemplate
+            | Effect::DefaultCheck(_)
+            | Effect::Emit(_)
+            | Effect::Status { .. } => Reach::Write,
+        }
+    }
+}
+
 impl Mark {
     /// Marks of one kind are not written at the same time.
     fn number(self) -> u8 {

@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 use resus_apiserver::Reply;
-use resus_core::effect::Effect;
+use resus_core::effect::{Effect, Reach};
 use resus_core::input::Input;
 use resus_core::lease::REQUEST_TIMEOUT;
 use resus_k8s::observe::Keep;
@@ -111,25 +111,7 @@ impl Simulation {
 
     /// S5: who writes stands in the lease.
     fn must_hold_the_lease(&mut self, effect: &Effect, intent: &Intent) {
-        let writes = match effect {
-            Effect::Create(_)
-            | Effect::Delete { .. }
-            | Effect::Mark { .. }
-            | Effect::Unconfirm { .. }
-            | Effect::HoldNode(_)
-            | Effect::ReleaseNode { .. }
-            | Effect::LeaseNamespace
-            | Effect::DefaultTemplate
-            | Effect::DefaultCheck(_)
-            | Effect::Emit(_)
-            | Effect::Status { .. } => true,
-            Effect::Look { .. }
-            | Effect::Read { .. }
-            | Effect::Fetch { .. }
-            | Effect::ServerVersion
-            | Effect::Discover { .. }
-            | Effect::Lease(_) => false,
-        };
+        let writes = effect.reach() == Reach::Write;
         if writes && self.holder.as_ref() != Some(&intent.identity) {
             let story = format!("{} sends {:?} while {:?} holds the lease", intent.identity, effect.key(), self.holder);
             self.violated([("S5", story)]);

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::{Because, Decision, Verdict};
 use crate::default_check;
-use crate::effect::Effect;
+use crate::effect::{Effect, Reach};
 use crate::escalate;
 use crate::facts::{Check, Kind, Mode, Name, Source};
 use crate::flight::{Clearance, grows_with_nodes};
@@ -218,23 +218,10 @@ impl<'a> Draft<'a> {
     fn finish(self) -> Plan {
         let mut plan = self.plan;
         let acts = plan.leads && !self.world.election.stopping;
-        plan.effects.retain(|effect| match effect {
-            Effect::Lease(_) => true,
-            Effect::Discover { .. } | Effect::ServerVersion => !self.world.election.stopping,
-            Effect::Look { .. }
-            | Effect::Create(_)
-            | Effect::Delete { .. }
-            | Effect::Read { .. }
-            | Effect::Mark { .. }
-            | Effect::Fetch { .. }
-            | Effect::Unconfirm { .. }
-            | Effect::HoldNode(_)
-            | Effect::ReleaseNode { .. }
-            | Effect::LeaseNamespace
-            | Effect::DefaultTemplate
-            | Effect::DefaultCheck(_)
-            | Effect::Emit(_)
-            | Effect::Status { .. } => acts,
+        plan.effects.retain(|effect| match effect.reach() {
+            Reach::Election => true,
+            Reach::Question => !self.world.election.stopping,
+            Reach::Look | Reach::Write => acts,
         });
         assert!(plan.wake_at.is_none_or(|at| at > self.now.mono), "a plan that wakes itself at once would never rest");
         plan
