@@ -117,8 +117,11 @@ impl CheckStatus {
     pub fn gist(&self) -> u64 {
         let mut timeless = self.clone();
         timeless.conditions.iter_mut().for_each(|condition| condition.since = Wall(0));
-        timeless.unhealthy.iter_mut().for_each(|node| node.healthy_since = None);
-        timeless.unhealthy.iter_mut().flat_map(|node| &mut node.remediations).for_each(|one| one.timed_out_at = None);
+        for node in &mut timeless.unhealthy {
+            // That there is a time is news, whichever it is.
+            node.healthy_since = node.healthy_since.map(|_| Wall(0));
+            node.remediations.iter_mut().for_each(|one| one.timed_out_at = one.timed_out_at.map(|_| Wall(0)));
+        }
         let mut hasher = DefaultHasher::new();
         timeless.hash(&mut hasher);
         hasher.finish()

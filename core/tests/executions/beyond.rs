@@ -300,3 +300,16 @@ fn the_earlier_of_two_steps_makes_room_only_when_the_status_remembers_it() {
     cluster.run_well(MINUTE);
     assert_eq!(template(&cluster), Some(name("hard")));
 }
+
+/// That a step failed is the only news then, and no less urgent for that.
+#[test]
+fn the_earlier_of_two_steps_makes_room_within_seconds_of_its_failure() {
+    let mut cluster = settled();
+    steps(&mut cluster, &[("RebootTemplate", "soft"), ("RebootTemplate", "hard")], false);
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(20_000);
+    cluster.change_object(&reboot("n1"), |object| object.succeeded = Some(false));
+    cluster.run_well(5_000);
+    let template = cluster.objects.get(&reboot("n1")).and_then(|object| object.template.clone());
+    assert_eq!(template, Some(name("hard")));
+}
