@@ -178,6 +178,17 @@ pub enum Because {
         needed: usize,
         of: usize,
     },
+    /// OpenShift's etcd has no budget left, and its member on this node is up.
+    EtcdGuarded,
+    /// OpenShift has exactly one such budget.
+    EtcdBudgets {
+        found: usize,
+    },
+    /// The controller of others takes care of the checks.
+    ForeignController {
+        lease: Name,
+        holder: Name,
+    },
     /// Somebody else has the node out of service.
     Held {
         holder: Name,
@@ -224,6 +235,8 @@ impl Because {
             Because::Excluded
             | Because::ControlPlaneBusy { .. }
             | Because::EtcdQuorum { .. }
+            | Because::EtcdGuarded
+            | Because::EtcdBudgets { .. }
             | Because::Held { .. }
             | Because::RemediatedTooOften { .. }
             | Because::BackingOff { .. }
@@ -234,7 +247,7 @@ impl Because {
             | Because::UnderMaintenance { .. }
             | Because::DryRun { .. } => true,
             // Only nodes of the control plane need to know of etcd.
-            Because::Stale { source } => *source == Source::Etcd,
+            Because::Stale { source } => matches!(source, Source::Etcd | Source::Budgets | Source::Guards),
             Because::Healthy
             | Because::Pending(_)
             | Because::NeverReported { .. }
@@ -245,6 +258,7 @@ impl Because {
             | Because::TemplateMissing { .. }
             | Because::TemplateInvalid { .. }
             | Because::PolicyInvalid { .. }
+            | Because::ForeignController { .. }
             | Because::Paused { .. }
             | Because::TooManyUnhealthy { .. }
             | Because::Upgrading { .. }
@@ -336,6 +350,16 @@ impl fmt::Display for Because {
             Because::EtcdQuorum { ready, needed, of } => {
                 write!(f, "etcd would lose its majority: {ready} other members of {of} are on ready nodes, {needed} are needed")
             }
+            Because::EtcdGuarded => f.write_str(
+                "etcd would lose its majority: its PodDisruptionBudget allows no disruption, and the member on this node is up",
+            ),
+            Because::EtcdBudgets { found } => {
+                write!(f, "{found} PodDisruptionBudgets in openshift-etcd, not the one that guards etcd's majority")
+            }
+            Because::ForeignController { lease, holder } => write!(
+                f,
+                "another controller takes care of it, {holder} by the Lease {lease}: stop that one, or annotate the check with resus.dev/take-over=true"
+            ),
             Because::Held { holder } => write!(f, "{holder} has the node out of service, by its Lease"),
             Because::Holding => f.write_str("taking the Lease on the node"),
             Because::RemediatedTooOften { times, within } => {

@@ -39,6 +39,12 @@ pub enum Effect {
         key: ObjectKey,
         plural: Name,
     },
+    /// Which uid has the node's Machine? It shall own what is created for the node.
+    FindMachine {
+        node: Name,
+        namespace: Name,
+        name: Name,
+    },
     /// Take back a person's word that the node is healthy: it has been heard.
     Unconfirm {
         node: Name,
@@ -102,6 +108,8 @@ pub struct Creation {
     pub check: Name,
     pub check_uid: Name,
     pub control_plane: bool,
+    /// Name and uid of the node's Machine, which owns it too.
+    pub machine: Option<(Name, Name)>,
 }
 
 /// What an effect is about: two effects with the same key are never under way together.
@@ -113,6 +121,8 @@ pub enum EffectKey {
     Read(ObjectKey),
     Mark(ObjectKey, Name, u8),
     Fetch(ObjectKey),
+    /// By the node's name.
+    FindMachine(Name),
     Unconfirm(Name),
     /// By the lease's name.
     HoldNode(Name),
@@ -137,6 +147,7 @@ impl Effect {
             Effect::Read { key, .. } => EffectKey::Read(key.clone()),
             Effect::Mark { key, uid, mark, .. } => EffectKey::Mark(key.clone(), uid.clone(), mark.number()),
             Effect::Fetch { key, .. } => EffectKey::Fetch(key.clone()),
+            Effect::FindMachine { node, .. } => EffectKey::FindMachine(node.clone()),
             Effect::Unconfirm { node } => EffectKey::Unconfirm(node.clone()),
             Effect::HoldNode(hold) => EffectKey::HoldNode(hold.name.clone()),
             Effect::ReleaseNode { lease } => EffectKey::ReleaseNode(lease.name.clone()),
@@ -170,7 +181,7 @@ impl Effect {
         match self {
             Effect::Lease(_) => Reach::Election,
             Effect::Discover { .. } | Effect::ServerVersion => Reach::Question,
-            Effect::Look { .. } | Effect::Read { .. } | Effect::Fetch { .. } => Reach::Look,
+            Effect::Look { .. } | Effect::Read { .. } | Effect::Fetch { .. } | Effect::FindMachine { .. } => Reach::Look,
             Effect::Create(_)
             | Effect::Delete { .. }
             | Effect::Mark { .. }
@@ -207,6 +218,7 @@ impl EffectKey {
             EffectKey::Read(_) => "read",
             EffectKey::Mark(..) => "mark",
             EffectKey::Fetch(_) => "fetch",
+            EffectKey::FindMachine(_) => "machine",
             EffectKey::Unconfirm(_) => "unconfirm",
             EffectKey::HoldNode(_) => "hold-node",
             EffectKey::ReleaseNode(_) => "release-node",

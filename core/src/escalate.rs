@@ -20,6 +20,9 @@ pub struct Workshop<'a> {
 /// A remediation's kind is its template's without this suffix.
 pub const TEMPLATE_SUFFIX: &str = "Template";
 
+/// Metal3 works on the Machine that owns a remediation, and an owner has to be in the same namespace.
+const METAL3: (&str, &str, &str) = ("infrastructure.cluster.x-k8s.io", "Metal3RemediationTemplate", "openshift-machine-api");
+
 /// One for each step, or why the check can do nothing at all.
 pub fn workshops<'a>(world: &'a World, policy: &Policy) -> Result<Vec<Workshop<'a>>, Because> {
     policy.steps.iter().map(|step| workshop(world, &step.template)).collect()
@@ -52,6 +55,11 @@ pub fn remediation_kind(template: &ObjectKey) -> Kind {
 }
 
 fn namespace_trouble(world: &World, key: &ObjectKey) -> Option<Name> {
+    let (group, kind, namespace) = METAL3;
+    let is_metal3 = &*key.kind.kind == kind && key.kind.api_version.split('/').next() == Some(group);
+    if is_metal3 && key.namespace.as_deref() != Some(namespace) {
+        return Some(format!("it has to be in the namespace {namespace}, where Metal3 finds the node's Machine").into());
+    }
     let served = world.served(&key.kind)?;
     match (&key.namespace, served.namespaced) {
         (None, true) => Some("no namespace is provided: write the template's namespace into its reference".into()),

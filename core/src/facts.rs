@@ -86,11 +86,19 @@ impl Node {
         self.annotations.iter().any(|(key, _)| &**key == CONFIRMED_HEALTHY)
     }
 
+    /// Namespace and name of its Machine, where it says so.
+    pub fn machine(&self) -> Option<(&str, &str)> {
+        self.annotations.iter().find(|(key, _)| &**key == MACHINE_ANNOTATION)?.1.split_once('/')
+    }
+
     pub fn is_control_plane(&self) -> bool {
         CONTROL_PLANE_LABELS.iter().any(|label| self.labels.get(label).is_some())
     }
 }
 
+/// On a Node of OpenShift: namespace and name of its Machine.
+pub const MACHINE_ANNOTATION: &str = "machine.openshift.io/machine";
+pub const MACHINE_API_VERSION: &str = "machine.openshift.io/v1beta1";
 /// By presence, whatever their value; the members of etcd on nodes of their own.
 pub const ETCD_LABEL: &str = "node-role.kubernetes.io/etcd";
 /// With the value `true`: nothing is started on this node.
@@ -299,13 +307,34 @@ pub enum Amount {
     Percent(u32),
 }
 
+/// Is exactly `maxUnhealthy` still allowed?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Limit {
+    #[default]
+    Allowed,
+    /// With `--short-circuit-at-limit`.
+    Shut,
+}
+
 impl Threshold {
+    /// More than all.
+    pub fn is_clamped(self) -> bool {
+        match self {
+            Threshold::MaxUnhealthy(Amount::Percent(percent)) | Threshold::MinHealthy(Amount::Percent(percent)) => percent > 100,
+            Threshold::MaxUnhealthy(Amount::Count(_)) | Threshold::MinHealthy(Amount::Count(_)) => false,
+        }
+    }
+
     /// How many of `targets` may be not healthy for repairs to go on. `maxUnhealthy` rounds down and
     /// `minHealthy` rounds up, so that 49% and 51% mean the same; what is above the number is clamped.
-    pub fn allowed(self, targets: usize) -> usize {
+    pub fn allowed(self, targets: usize, limit: Limit) -> usize {
+        let at_most = |max: usize| match limit {
+            Limit::Allowed => max.min(targets),
+            Limit::Shut => max.saturating_sub(1).min(targets),
+        };
         match self {
-            Threshold::MaxUnhealthy(Amount::Count(max)) => targets.min(max as usize),
-            Threshold::MaxUnhealthy(Amount::Percent(percent)) => (targets * percent as usize / 100).min(targets),
+            Threshold::MaxUnhealthy(Amount::Count(max)) => at_most(max as usize),
+            Threshold::MaxUnhealthy(Amount::Percent(percent)) => at_most(targets * percent as usize / 100),
             Threshold::MinHealthy(Amount::Count(min)) => targets.saturating_sub(min as usize),
             Threshold::MinHealthy(Amount::Percent(percent)) => targets.saturating_sub((targets * percent as usize).div_ceil(100)),
         }
@@ -390,6 +419,31 @@ pub struct NodeLease {
     pub transitions: u32,
 }
 
+/// The PodDisruptionBudget by which OpenShift keeps etcd's majority.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Selects the Pods that guard etcd's members.
+    pub selector: Selector,
+    pub disruptions_allowed: u32,
+}
+
+/// A Pod beside a member of etcd, ready while the member is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Guard {
+    pub node: Name,
+    pub labels: Labels,
+    /// Its condition Ready, if it has one.
+    pub ready: Option<Status>,
+}
+
+/// The Lease by which the controller of others elects its leader.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RivalLease {
+    pub holder: Name,
+    pub renewed_at: Wall,
+    pub lasts_for: Duration,
+}
+
 /// How the API serves a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Served {
@@ -432,6 +486,11 @@ pub enum Source {
     NodeLeases,
     /// Pods of etcd's members.
     Etcd,
+    /// OpenShift's, of etcd.
+    Budgets,
+    Guards,
+    /// The Lease of the leader of medik8s' own controller.
+    Rivals,
     Signals(Signal),
 }
 
@@ -444,6 +503,9 @@ impl fmt::Display for Source {
             Source::Objects(kind) => write!(f, "{kind}"),
             Source::NodeLeases => f.write_str("Leases on nodes"),
             Source::Etcd => f.write_str("etcd's Pods"),
+            Source::Budgets => f.write_str("PodDisruptionBudgets in openshift-etcd"),
+            Source::Guards => f.write_str("Pods in openshift-etcd"),
+            Source::Rivals => f.write_str("the leader Lease of medik8s' controller"),
             Source::Signals(Signal::ClusterVersions) => f.write_str("ClusterVersions"),
             Source::Signals(Signal::Kured) => f.write_str("the DaemonSet kured"),
             Source::Signals(Signal::Plans) => f.write_str("Plans of the system-upgrade-controller"),
@@ -475,7 +537,26 @@ mod tests {
             (MinHealthy(Percent(75)), 10, 2),
             (MaxUnhealthy(Percent(49)), 0, 0),
         ] {
-            assert_eq!(threshold.allowed(targets), allowed, "{threshold:?} of {targets}");
+            assert_eq!(threshold.allowed(targets, Limit::Allowed), allowed, "{threshold:?} of {targets}");
+        }
+    }
+
+    /// Repairs go on while fewer than `maxUnhealthy` are not healthy; `minHealthy` says what it says.
+    #[test]
+    fn at_the_limit_the_stricter_reading_stops() {
+        use Amount::{Count, Percent};
+        use Threshold::{MaxUnhealthy, MinHealthy};
+        for (threshold, targets, allowed) in [
+            (MaxUnhealthy(Count(3)), 10, 2),
+            (MaxUnhealthy(Count(1)), 10, 0),
+            (MaxUnhealthy(Count(0)), 10, 0),
+            (MaxUnhealthy(Percent(40)), 5, 1),
+            (MaxUnhealthy(Percent(100)), 5, 4),
+            (MaxUnhealthy(Count(12)), 10, 10),
+            (MinHealthy(Count(8)), 10, 2),
+            (MinHealthy(Percent(51)), 3, 1),
+        ] {
+            assert_eq!(threshold.allowed(targets, Limit::Shut), allowed, "{threshold:?} of {targets}");
         }
     }
 

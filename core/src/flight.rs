@@ -111,7 +111,11 @@ impl Flights {
             Answer::Missing | Answer::Conflict
                 if !matches!(
                     key,
-                    EffectKey::Read(_) | EffectKey::Fetch(_) | EffectKey::Discover(_) | EffectKey::ServerVersion
+                    EffectKey::Read(_)
+                        | EffectKey::Fetch(_)
+                        | EffectKey::FindMachine(_)
+                        | EffectKey::Discover(_)
+                        | EffectKey::ServerVersion
                 ) =>
             {
                 let why = "it is gone, or another has taken its place".into();
@@ -186,6 +190,7 @@ fn waits_for_watch(key: &EffectKey) -> bool {
         EffectKey::Look(_)
         | EffectKey::Read(_)
         | EffectKey::Fetch(_)
+        | EffectKey::FindMachine(_)
         | EffectKey::LeaseNamespace
         | EffectKey::DefaultTemplate
         | EffectKey::DefaultCheck
@@ -204,6 +209,7 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
         | EffectKey::Delete(..)
         | EffectKey::Read(_)
         | EffectKey::Fetch(_)
+        | EffectKey::FindMachine(_)
         | EffectKey::Mark(..)
         | EffectKey::Unconfirm(_)
         | EffectKey::HoldNode(_)

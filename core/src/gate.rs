@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::decision::Because;
-use crate::facts::{Check, Name, Policy, Status};
+use crate::facts::{Check, Limit, Name, Policy, Status};
 use crate::reasons;
 use crate::time::{Mono, Now};
 use crate::world::World;
@@ -26,18 +26,18 @@ pub fn paused(policy: &Policy) -> Option<Because> {
 }
 
 /// A pending node counts as not healthy: a storm is seen while it rises, not when its time-outs run off.
-/// Exactly the limit is still allowed. As every node under remediation is among the not healthy, and leftovers
+/// Whether exactly the limit is still allowed, `limit` says. As every node under remediation is among the not healthy, and leftovers
 /// count too, the remediations of a check never exceed what is allowed either.
-pub fn too_many_unhealthy(policy: &Policy, tally: Tally) -> Option<Because> {
-    let allowed = policy.threshold.allowed(tally.targets);
+pub fn too_many_unhealthy(policy: &Policy, tally: Tally, limit: Limit) -> Option<Because> {
+    let allowed = policy.threshold.allowed(tally.targets, limit);
     let not_healthy = tally.not_healthy + tally.leftovers;
     (not_healthy > allowed).then_some(Because::TooManyUnhealthy { not_healthy, allowed, of: tally.targets })
 }
 
 /// The zones, by their tallies, in which too many are unhealthy. They are shut, and do not count elsewhere.
-pub fn dark_zones(policy: &Policy, zones: &BTreeMap<Name, Tally>) -> BTreeMap<Name, Because> {
+pub fn dark_zones(policy: &Policy, zones: &BTreeMap<Name, Tally>, limit: Limit) -> BTreeMap<Name, Because> {
     let dark = |(zone, tally): (&Name, &Tally)| {
-        let allowed = policy.threshold.allowed(tally.targets);
+        let allowed = policy.threshold.allowed(tally.targets, limit);
         let (not_healthy, of) = (tally.not_healthy, tally.targets);
         let because = Because::ZoneDark { zone: zone.clone(), not_healthy, allowed, of };
         (not_healthy > allowed).then(|| (zone.clone(), because))

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::effect::EffectKey;
-use crate::facts::{Check, Name, Node, NodeLease, Object, ObjectKey, Served, Signal, SignalFact, Source};
+use crate::facts::{
+    Budget, Check, Guard, Name, Node, NodeLease, Object, ObjectKey, RivalLease, Served, Signal, SignalFact, Source,
+};
 use crate::lease::LeaseAnswer;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +58,22 @@ pub enum Fact {
         pod: Name,
         node: Name,
     },
+    Budget {
+        name: Name,
+        budget: Budget,
+    },
+    Guard {
+        pod: Name,
+        guard: Guard,
+    },
+    Rival {
+        name: Name,
+        lease: RivalLease,
+    },
+    /// The uid of a node's Machine.
+    Machine {
+        uid: Name,
+    },
     /// What an API group and version serves, by kind.
     Kinds {
         api_version: Name,
@@ -86,6 +104,9 @@ pub enum Gone {
     Definition { name: Name },
     NodeLease(Name),
     Etcd { pod: Name },
+    Budget { name: Name },
+    Guard { pod: Name },
+    Rival { name: Name },
     Signal { signal: Signal, name: Name },
 }
 
@@ -98,8 +119,11 @@ impl Fact {
             Fact::Definition { .. } => Some(Source::Kinds),
             Fact::NodeLease(_) => Some(Source::NodeLeases),
             Fact::Etcd { .. } => Some(Source::Etcd),
+            Fact::Budget { .. } => Some(Source::Budgets),
+            Fact::Guard { .. } => Some(Source::Guards),
+            Fact::Rival { .. } => Some(Source::Rivals),
             Fact::Signal { signal, .. } => Some(Source::Signals(*signal)),
-            Fact::Kinds { .. } | Fact::Server { .. } | Fact::Whole { .. } => None,
+            Fact::Kinds { .. } | Fact::Server { .. } | Fact::Whole { .. } | Fact::Machine { .. } => None,
         }
     }
 }

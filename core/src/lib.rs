@@ -20,6 +20,7 @@ pub mod plan;
 pub mod quorum;
 pub mod reasons;
 pub mod repeat;
+pub mod rival;
 pub mod time;
 pub mod upgrade;
 pub mod world;

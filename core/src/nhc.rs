@@ -97,6 +97,8 @@ pub struct Findings {
     pub brief: Vec<(Name, Remediation)>,
     /// What we are not allowed to do, and what is done instead.
     pub limits: Vec<String>,
+    /// The check asks for more than all nodes.
+    pub clamped: bool,
     /// Is the cluster being upgraded? None: what stood there stays.
     pub upgrading: Option<StatusCondition>,
 }
@@ -154,6 +156,10 @@ fn conditions(check: &Check, findings: &Findings, now: Wall) -> Vec<StatusCondit
     if !findings.limits.is_empty() {
         let message = findings.limits.join("; ");
         conditions.push(condition(check, reasons::LIMITED_RIGHTS, Status::True, reasons::NOT_GRANTED, message, now));
+    }
+    if findings.clamped {
+        let message = "the threshold is above 100%, and read as 100%: write what you mean".to_owned();
+        conditions.push(condition(check, reasons::THRESHOLD_CLAMPED, Status::True, reasons::ABOVE_ALL, message, now));
     }
     conditions.extend(findings.upgrading.as_ref().or_else(|| known(check, reasons::UPGRADING)).cloned());
     let storm = match findings.storm {
@@ -225,6 +231,7 @@ fn disabled_reason(because: &Because) -> &'static str {
     match because {
         Because::TemplateInvalid { .. } => reasons::TEMPLATE_INVALID,
         Because::PolicyInvalid { .. } => reasons::SPEC_INVALID,
+        Because::ForeignController { .. } => reasons::FOREIGN_CONTROLLER,
         _ => reasons::TEMPLATE_NOT_FOUND,
     }
 }
@@ -321,6 +328,7 @@ fn flips(check: &Check, desired: &CheckStatus, now: Wall) -> Vec<Event> {
         let (warning, reason) = match (&*condition.kind, &condition.status) {
             (reasons::DISABLED, Status::True) => (true, reasons::EVENT_DISABLED),
             (reasons::DISABLED, _) => (false, reasons::EVENT_ENABLED),
+            (reasons::THRESHOLD_CLAMPED, _) => (true, reasons::EVENT_THRESHOLD_CLAMPED),
             (reasons::STORM_ACTIVE, Status::True) => (true, reasons::EVENT_STORM_STARTED),
             (reasons::STORM_ACTIVE, _) if before.is_some_and(|before| before.status == Status::True) => {
                 (false, reasons::EVENT_STORM_ENDED)

@@ -1,11 +1,12 @@
 //! May a node of the control plane be taken out of service?
 //!
-//! One at a time, whichever check asks; and never one that etcd needs for its majority.
+//! One at a time, whichever check asks; and never one that etcd needs for its majority. OpenShift says so itself, by a
+//! PodDisruptionBudget over Pods that guard etcd's members; elsewhere the members are counted.
 
 use std::collections::BTreeSet;
 
 use crate::decision::Because;
-use crate::facts::{ETCD_LABEL, Name, Node, Source};
+use crate::facts::{ETCD_LABEL, Name, Node, Signal, Source, Status};
 use crate::time::Now;
 use crate::world::World;
 
@@ -20,6 +21,9 @@ pub fn forbids(world: &World, node: &Node, starting: Option<&Name>, now: Now) ->
     if !world.is_fresh(&Source::Etcd, now.mono) {
         return Some(Because::Stale { source: Source::Etcd });
     }
+    if is_openshift(world) != Some(false) {
+        return guarded(world, node, now);
+    }
     let hosts = etcd_hosts(world);
     if hosts.is_empty() {
         return None;
@@ -28,6 +32,27 @@ pub fn forbids(world: &World, node: &Node, starting: Option<&Name>, now: Now) ->
     let ready = hosts.iter().filter(|host| **host != node.name).filter(is_ready).count();
     let needed = hosts.len() / 2 + 1;
     (ready < needed).then_some(Because::EtcdQuorum { ready, needed, of: hosts.len() })
+}
+
+/// None while nobody has asked yet.
+pub fn is_openshift(world: &World) -> Option<bool> {
+    let kind = Signal::ClusterVersions.kind()?;
+    world.kinds.get(&kind.api_version).map(|kinds| kinds.served.contains_key(&kind.kind))
+}
+
+/// A member of etcd that is down already cannot be taken from it.
+fn guarded(world: &World, node: &Node, now: Now) -> Option<Because> {
+    let stale = |source: &Source| !world.is_fresh(source, now.mono);
+    if let Some(source) = [Source::Budgets, Source::Guards].into_iter().find(stale) {
+        return Some(Because::Stale { source });
+    }
+    let mut budgets = world.budgets.values();
+    let (Some(budget), None) = (budgets.next(), budgets.next()) else {
+        return Some(Because::EtcdBudgets { found: world.budgets.len() });
+    };
+    let mut guards = world.guards.values().filter(|guard| guard.node == node.name && budget.selector.selects(&guard.labels));
+    let is_up = guards.any(|guard| matches!(guard.ready, Some(Status::True | Status::Unknown)));
+    (budget.disruptions_allowed == 0 && is_up).then_some(Because::EtcdGuarded)
 }
 
 /// Nodes of the control plane that have a remediation, or may have got one.

@@ -11,6 +11,10 @@ pub const REMEDIATION_ALLOWED: &str = "RemediationAllowed";
 pub const LIMITED_RIGHTS: &str = "LimitedRights";
 pub const NOT_GRANTED: &str = "NotGranted";
 
+/// Ours, only while it is True: a threshold above 100%, which only a definition of others lets pass.
+pub const THRESHOLD_CLAMPED: &str = "ThresholdClamped";
+pub const ABOVE_ALL: &str = "AboveAllNodes";
+
 /// Types, while the check has a stormCooldownDuration.
 pub const STORM_ACTIVE: &str = "StormActive";
 pub const STORM_COOLDOWN_ACTIVE: &str = "StormCooldownActive";
@@ -25,6 +29,8 @@ pub const ENABLED_REASON: &str = "NodeHealthCheckEnabled";
 pub const TEMPLATE_NOT_FOUND: &str = "RemediationTemplateNotFound";
 pub const TEMPLATE_INVALID: &str = "RemediationTemplateInvalid";
 pub const SPEC_INVALID: &str = "NodeHealthCheckInvalid";
+/// Somebody else's controller is alive, and the check does not say that we take over.
+pub const FOREIGN_CONTROLLER: &str = "ForeignController";
 
 /// Reasons of `RemediationAllowed`.
 pub const GATE_OPEN: &str = "RemediationAllowed";
@@ -65,6 +71,7 @@ pub const EVENT_REMEDIATION_REMOVED: &str = "RemediationRemoved";
 pub const EVENT_REMEDIATION_SKIPPED: &str = "RemediationSkipped";
 pub const EVENT_NO_TEMPLATE_LEFT: &str = "NoTemplateLeft";
 pub const EVENT_INVALID_NODE_LABEL: &str = "InvalidNodeLabel";
+pub const EVENT_THRESHOLD_CLAMPED: &str = "ThresholdClamped";
 pub const EVENT_STORM_STARTED: &str = "StormRecoveryStarted";
 pub const EVENT_STORM_COOLDOWN_STARTED: &str = "StormRecoveryCooldownStarted";
 pub const EVENT_STORM_ENDED: &str = "StormRecoveryEnded";

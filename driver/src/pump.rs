@@ -12,13 +12,14 @@ use kube::client::Body;
 use resus_core::decision::{Because, Decision, Verdict};
 use resus_core::default_check::DefaultCheck;
 use resus_core::effect::Effect;
-use resus_core::facts::{Claim, Name, Served, Source};
+use resus_core::facts::{Claim, Limit, Name, Served, Source};
 use resus_core::input::Input;
 use resus_core::lease::{Election, REQUEST_TIMEOUT, Timing};
 use resus_core::plan::{Plan, plan};
 use resus_core::time::{Mono, Now, Wall};
 use resus_core::upgrade::{Detector, Detectors, Off};
 use resus_core::world::World;
+use resus_k8s::names::Places;
 use resus_k8s::observe::Keep;
 use resus_k8s::{answer, encode};
 use tokio::sync::mpsc;
@@ -29,13 +30,13 @@ use crate::telemetry::Telemetry;
 use crate::watch::{self, Wanted};
 
 pub struct Settings {
-    /// Where resus is installed; the leader lease lives there.
-    pub namespace: String,
+    pub places: Places,
     /// Unlike that of any other process, also of an earlier one on the same host.
     pub identity: String,
     pub timing: Timing,
     pub claim: Claim,
     pub detectors: Detectors,
+    pub limit: Limit,
     /// Give a cluster without any check the default one.
     pub default_check: bool,
 }
@@ -57,12 +58,13 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
     let mut world = World::new(Election::new(settings.identity.as_str().into(), settings.timing), settings.claim);
     let keep = Arc::new(Keep::of(&settings.detectors));
     world.detectors = settings.detectors;
+    world.limit = settings.limit;
     if settings.default_check {
         world.default_check = DefaultCheck::Template;
     }
     let mut pump = Pump {
         client,
-        namespace: settings.namespace.into(),
+        places: Arc::new(settings.places),
         clock: Clock::start(),
         world,
         keep,
@@ -145,7 +147,7 @@ struct Watching {
 
 struct Pump {
     client: Client,
-    namespace: Arc<str>,
+    places: Arc<Places>,
     clock: Clock,
     world: World,
     keep: Arc<Keep>,
@@ -216,7 +218,7 @@ impl Pump {
     }
 
     fn send(&mut self, effect: Effect, leads_until: Option<Mono>) {
-        let (client, namespace, sender) = (self.client.clone(), self.namespace.clone(), self.sender.clone());
+        let (client, places, sender) = (self.client.clone(), self.places.clone(), self.sender.clone());
         let keep = self.keep.clone();
         let not_after = leads_until.map(|at| self.clock.instant(at)).filter(|_| !matches!(effect, Effect::Lease(_)));
         self.tasks.spawn(async move {
@@ -225,7 +227,7 @@ impl Pump {
                 let _ = sender.send(Heard { watch: None, inputs: vec![answer::unsent(&effect)] }).await;
                 return;
             }
-            let input = match tokio::time::timeout(REQUEST_TIMEOUT, carry_out(&client, &effect, &namespace)).await {
+            let input = match tokio::time::timeout(REQUEST_TIMEOUT, carry_out(&client, &effect, &places)).await {
                 Ok(Ok(response)) => answer::decode(&effect, &keep, &response),
                 Ok(Err(error)) => answer::lost(&effect, format!("{error:#}")),
                 Err(_) => answer::lost(&effect, format!("no answer from the API server within {REQUEST_TIMEOUT:?}")),
@@ -245,10 +247,7 @@ impl Pump {
             self.world.apply(Input::Stopped(source), self.clock.now());
         }
         for source in &plan.watches {
-            let served = match source {
-                Source::Objects(kind) => self.world.served(kind).cloned(),
-                Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd | Source::Signals(_) => None,
-            };
+            let served = if let Source::Objects(kind) = source { self.world.served(kind).cloned() } else { None };
             match self.watches.get(source) {
                 Some(watching) if watching.served == served => continue,
                 Some(watching) => watching.task.abort(),
@@ -256,7 +255,8 @@ impl Pump {
             }
             self.watches_begun += 1;
             let number = self.watches_begun;
-            let wanted = Wanted { source: source.clone(), served: served.clone(), keep: self.keep.clone() };
+            let wanted =
+                Wanted { source: source.clone(), served: served.clone(), keep: self.keep.clone(), places: self.places.clone() };
             let task = self.tasks.spawn(watch::watch(self.client.clone(), wanted, number, self.sender.clone()));
             self.watches.insert(source.clone(), Watching { number, served, task });
         }
@@ -307,8 +307,8 @@ impl Pump {
     }
 }
 
-async fn carry_out(client: &Client, effect: &Effect, namespace: &str) -> Result<Response<Vec<u8>>> {
-    let request = encode::encode(effect, namespace).map(Body::from);
+async fn carry_out(client: &Client, effect: &Effect, places: &Places) -> Result<Response<Vec<u8>>> {
+    let request = encode::encode(effect, places).map(Body::from);
     let (parts, body) = client.send(request).await?.into_parts();
     let body = body.collect().await?.to_bytes().to_vec();
     Ok(Response::from_parts(parts, body))

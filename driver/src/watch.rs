@@ -18,6 +18,7 @@ use resus_core::facts::{Served, Source};
 use resus_core::input::Input;
 use resus_core::world::STALE_AFTER;
 use resus_k8s::feed::{self, Line};
+use resus_k8s::names::Places;
 use resus_k8s::observe::{ApiStatus, Keep};
 use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
@@ -50,12 +51,13 @@ pub struct Wanted {
     pub source: Source,
     pub served: Option<Served>,
     pub keep: Arc<Keep>,
+    pub places: Arc<Places>,
 }
 
 /// Never ends by itself; it is aborted when the source is no longer wanted.
 pub async fn watch(client: Client, what: Wanted, number: u64, heard: Sender<Heard>) {
-    let Wanted { source, served, keep } = what;
-    let mut watch = Watch { client, source, served, keep, number, heard, told: false, polled: false };
+    let Wanted { source, served, keep, places } = what;
+    let mut watch = Watch { client, source, served, keep, places, number, heard, told: false, polled: false };
     let mut next = Next::List;
     let mut backoff = BACKOFF_MIN;
     loop {
@@ -99,6 +101,7 @@ struct Watch {
     source: Source,
     served: Option<Served>,
     keep: Arc<Keep>,
+    places: Arc<Places>,
     number: u64,
     heard: Sender<Heard>,
     /// The trouble has been logged; its repetitions are not.
@@ -112,7 +115,7 @@ impl Watch {
         let mut page: Option<String> = None;
         let mut listed = 0;
         loop {
-            let request = feed::list(&self.source, self.served.as_ref(), page.as_deref());
+            let request = feed::list(&self.source, self.served.as_ref(), &self.places, page.as_deref());
             let answer = timeout(ANSWER_WITHIN, self.whole(request)).await.context("no answer in time")?;
             let body = match answer? {
                 Ok(body) => body,
@@ -138,7 +141,7 @@ impl Watch {
     }
 
     async fn follow(&mut self, mut version: String, resumed: bool) -> Result<Next> {
-        let request = feed::watch(&self.source, self.served.as_ref(), &version);
+        let request = feed::watch(&self.source, self.served.as_ref(), &self.places, &version);
         let opened = timeout(ANSWER_WITHIN, self.open(request)).await;
         let mut body = match opened.context("no answer in time").flatten() {
             Ok(Ok(body)) => body,

@@ -68,12 +68,16 @@ fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<
         Effect::Status { .. } => Some(Fact::Check(observe::check(body)?)),
         Effect::Discover { api_version } => Some(kinds(api_version, body)?),
         Effect::ServerVersion => Some(server(body)?),
-        // Of these the watch tells.
+        Effect::FindMachine { .. } => {
+            let NameOnly { metadata } = serde_json::from_slice(body)?;
+            Some(Fact::Machine { uid: metadata.uid.into() })
+        }
         Effect::Fetch { key, .. } => {
             let NameOnly { metadata } = serde_json::from_slice(body)?;
             let json = String::from_utf8_lossy(body).into_owned().into();
             Some(Fact::Whole { key: key.clone(), uid: metadata.uid.into(), json })
         }
+        // Of these the watch tells.
         Effect::Create(_)
         | Effect::Delete { .. }
         | Effect::Read { .. }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use resus_core::default_check::Workers;
 use resus_core::effect::{Creation, Effect, Hold, Mark};
-use resus_core::facts::{CONTROL_PLANE_LABELS, Name, ObjectKey};
+use resus_core::facts::{CONTROL_PLANE_LABELS, MACHINE_API_VERSION, Name, ObjectKey};
 use resus_core::lease::{LeaseEffect, REQUEST_TIMEOUT, Record};
 use resus_core::nhc::{CheckStatus, Event};
 use resus_core::repeat::Recent;
@@ -16,14 +16,14 @@ use resus_core::time::Wall;
 use serde_json::{Value, json};
 
 use crate::crd::nhc::{NodeHealthCheckStatus, RecentRemediation, Remediation, UnhealthyNode};
-use crate::names;
+use crate::names::{self, Places};
 use crate::observe::timestamp;
 
 /// The API server refuses longer messages in events.
 const EVENT_MESSAGE_MAX: usize = 1024;
 
-/// `namespace` is where resus is installed.
-pub fn encode(effect: &Effect, namespace: &str) -> Request<Vec<u8>> {
+pub fn encode(effect: &Effect, places: &Places) -> Request<Vec<u8>> {
+    let namespace = &*places.own;
     match effect {
         Effect::Look { node } => request(Method::GET, format!("/api/v1/nodes/{}", escape(node)), None),
         Effect::Create(creation) => create(creation),
@@ -53,14 +53,18 @@ pub fn encode(effect: &Effect, namespace: &str) -> Request<Vec<u8>> {
             let patch = json!({"metadata": {"annotations": {names::CONFIRMED_HEALTHY: null}}});
             merge(format!("/api/v1/nodes/{}", escape(node)), &patch)
         }
-        Effect::HoldNode(hold) => hold_node(hold),
+        Effect::FindMachine { namespace, name, .. } => {
+            let machines = format!("{}/namespaces/{}/machines", api_root(MACHINE_API_VERSION), escape(namespace));
+            request(Method::GET, format!("{machines}/{}", escape(name)), None)
+        }
+        Effect::HoldNode(hold) => hold_node(hold, &places.node_leases),
         Effect::ReleaseNode { lease } => {
             let same = json!({"uid": &*lease.uid, "resourceVersion": &*lease.version.0});
             let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": same});
-            request(Method::DELETE, format!("{}/{}", leases(names::NODE_LEASES), escape(&lease.name)), Some(body))
+            request(Method::DELETE, format!("{}/{}", leases(&places.node_leases), escape(&lease.name)), Some(body))
         }
         Effect::LeaseNamespace => {
-            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::NODE_LEASES}});
+            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": places.node_leases}});
             request(Method::POST, "/api/v1/namespaces".into(), Some(body))
         }
         Effect::DefaultTemplate => {
@@ -101,6 +105,9 @@ fn create(creation: &Creation) -> Request<Vec<u8>> {
     if creation.control_plane {
         labels[names::CONTROL_PLANE_LABEL] = json!("");
     }
+    let owner = |api_version: &str, kind: &str, name: &str, uid: &str| json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": false});
+    let mut owners = vec![owner(names::CHECK_API_VERSION, names::CHECK_KIND, &creation.check, &creation.check_uid)];
+    owners.extend(creation.machine.as_ref().map(|(name, uid)| owner(MACHINE_API_VERSION, "Machine", name, uid)));
     let spec: Value = serde_json::from_str(&creation.body).expect("the body was made from a JSON value");
     let body = json!({
         "apiVersion": &*creation.key.kind.api_version,
@@ -110,13 +117,7 @@ fn create(creation: &Creation) -> Request<Vec<u8>> {
             "namespace": creation.key.namespace.as_deref(),
             "labels": labels,
             "annotations": {names::NODE_NAME: &*creation.node, names::TEMPLATE_NAME: &*creation.template},
-            "ownerReferences": [{
-                "apiVersion": names::CHECK_API_VERSION,
-                "kind": names::CHECK_KIND,
-                "name": &*creation.check,
-                "uid": &*creation.check_uid,
-                "controller": false,
-            }],
+            "ownerReferences": owners,
         },
         "spec": spec,
     });
@@ -179,7 +180,7 @@ fn merge(path: String, patch: &Value) -> Request<Vec<u8>> {
     request
 }
 
-fn hold_node(hold: &Hold) -> Request<Vec<u8>> {
+fn hold_node(hold: &Hold, namespace: &str) -> Request<Vec<u8>> {
     let same_holder = hold.before.as_ref().filter(|before| before.holder == hold.holder);
     let transitions = hold.before.as_ref().map_or(0, |before| before.transitions + u32::from(same_holder.is_none()));
     let acquired_at = same_holder.map_or(hold.at, |before| before.acquired_at);
@@ -188,7 +189,7 @@ fn hold_node(hold: &Hold) -> Request<Vec<u8>> {
         "kind": "Lease",
         "metadata": {
             "name": &*hold.name,
-            "namespace": names::NODE_LEASES,
+            "namespace": namespace,
             // It goes with the Node.
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": &*hold.node, "uid": &*hold.node_uid}],
         },
@@ -201,15 +202,15 @@ fn hold_node(hold: &Hold) -> Request<Vec<u8>> {
         },
     });
     match &hold.before {
-        None => request(Method::POST, leases(names::NODE_LEASES), Some(body)),
+        None => request(Method::POST, leases(namespace), Some(body)),
         Some(before) => {
             body["metadata"]["resourceVersion"] = json!(&*before.version.0);
-            request(Method::PUT, format!("{}/{}", leases(names::NODE_LEASES), escape(&hold.name)), Some(body))
+            request(Method::PUT, format!("{}/{}", leases(namespace), escape(&hold.name)), Some(body))
         }
     }
 }
 
-fn leases(namespace: &str) -> String {
+pub fn leases(namespace: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", escape(namespace))
 }
 

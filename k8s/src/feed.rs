@@ -6,8 +6,8 @@ use resus_core::input::{Fact, Gone, Input};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::encode::{api_root, escape};
-use crate::names;
+use crate::encode::{api_root, escape, leases};
+use crate::names::{self, Places};
 use crate::observe::{self, ApiStatus, Keep, NameOnly};
 use crate::signal;
 
@@ -20,17 +20,17 @@ const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 const ONLY_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// `served` is how the API serves the kind of [`Source::Objects`]; the others are well known.
-pub fn list(source: &Source, served: Option<&Served>, page: Option<&str>) -> Request<Vec<u8>> {
+pub fn list(source: &Source, served: Option<&Served>, places: &Places, page: Option<&str>) -> Request<Vec<u8>> {
     let page = page.map(|page| format!("&continue={}", escape(page))).unwrap_or_default();
-    get(format!("{}?limit={PAGE}{}{page}", path(source, served), only(source)), source, ONLY_METADATA_LIST)
+    get(format!("{}?limit={PAGE}{}{page}", path(source, served, places), only(source)), source, ONLY_METADATA_LIST)
 }
 
-pub fn watch(source: &Source, served: Option<&Served>, version: &str) -> Request<Vec<u8>> {
+pub fn watch(source: &Source, served: Option<&Served>, places: &Places, version: &str) -> Request<Vec<u8>> {
     let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}");
-    get(format!("{}?{query}{}", path(source, served), only(source)), source, ONLY_METADATA)
+    get(format!("{}?{query}{}", path(source, served, places), only(source)), source, ONLY_METADATA)
 }
 
-fn path(source: &Source, served: Option<&Served>) -> String {
+fn path(source: &Source, served: Option<&Served>, places: &Places) -> String {
     match source {
         Source::Nodes => "/api/v1/nodes".into(),
         Source::Checks => format!("{}/{}", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL),
@@ -39,7 +39,10 @@ fn path(source: &Source, served: Option<&Served>) -> String {
             let plural = served.map_or(&kind.kind, |served| &served.plural);
             format!("{}/{}", api_root(&kind.api_version), escape(plural))
         }
-        Source::NodeLeases => format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", names::NODE_LEASES),
+        Source::NodeLeases => leases(&places.node_leases),
+        Source::Rivals => "/apis/coordination.k8s.io/v1/leases".into(),
+        Source::Budgets => format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", names::OPENSHIFT_ETCD),
+        Source::Guards => format!("/api/v1/namespaces/{}/pods", names::OPENSHIFT_ETCD),
         Source::Etcd => format!("/api/v1/namespaces/{}/pods", names::ETCD_PODS.0),
         Source::Signals(Signal::ClusterVersions) => "/apis/config.openshift.io/v1/clusterversions".into(),
         Source::Signals(Signal::Kured) => "/apis/apps/v1/daemonsets".into(),
@@ -47,16 +50,19 @@ fn path(source: &Source, served: Option<&Served>) -> String {
     }
 }
 
-/// Of all DaemonSets one matters, and of all Pods of the system those of etcd.
+/// Of all DaemonSets and of all Leases one matters, and of all Pods of the system those of etcd.
 fn only(source: &Source) -> String {
     match source {
         Source::Signals(Signal::Kured) => format!("&fieldSelector=metadata.name%3D{}", signal::KURED_NAME),
+        Source::Rivals => format!("&fieldSelector=metadata.name%3D{}", names::RIVAL_LEASE),
         Source::Etcd => format!("&labelSelector={}", escape(names::ETCD_PODS.1)),
         Source::Nodes
         | Source::Checks
         | Source::Kinds
         | Source::Objects(_)
         | Source::NodeLeases
+        | Source::Budgets
+        | Source::Guards
         | Source::Signals(Signal::ClusterVersions | Signal::Plans) => String::new(),
     }
 }
@@ -69,6 +75,9 @@ fn get(uri: String, source: &Source, only_metadata: &str) -> Request<Vec<u8>> {
         | Source::Objects(_)
         | Source::NodeLeases
         | Source::Etcd
+        | Source::Budgets
+        | Source::Guards
+        | Source::Rivals
         | Source::Signals(Signal::ClusterVersions | Signal::Plans) => "application/json",
     };
     Request::builder()
@@ -166,6 +175,9 @@ fn seen(source: &Source, keep: &Keep, json: &[u8]) -> Input {
         Source::Kinds => observe::definition(json),
         Source::NodeLeases => observe::node_lease(json).map(Fact::NodeLease),
         Source::Etcd => observe::etcd(json),
+        Source::Budgets => observe::budget(json),
+        Source::Guards => observe::guard(json),
+        Source::Rivals => observe::rival(json),
         Source::Objects(kind) => observe::object(json, kind).map(Fact::Object),
         Source::Signals(signal) => signal::signal(json, *signal),
     };
@@ -187,6 +199,9 @@ fn gone(source: &Source, json: &[u8]) -> serde_json::Result<Input> {
         Source::Kinds => Gone::Definition { name: metadata.name.into() },
         Source::NodeLeases => Gone::NodeLease(metadata.name.into()),
         Source::Etcd => Gone::Etcd { pod: metadata.full_name() },
+        Source::Budgets => Gone::Budget { name: metadata.full_name() },
+        Source::Guards => Gone::Guard { pod: metadata.full_name() },
+        Source::Rivals => Gone::Rival { name: metadata.full_name() },
         Source::Objects(kind) => {
             let key = resus_core::facts::ObjectKey {
                 kind: kind.clone(),

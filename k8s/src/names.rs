@@ -1,5 +1,6 @@
 //! Which names do we share with the API and with other programs?
 
+use resus_core::facts::MACHINE_ANNOTATION;
 use resus_core::upgrade;
 
 /// Who we are in managedFields, and the label value on CRDs that are ours.
@@ -52,7 +53,7 @@ pub const ANNOTATIONS: [&str; 11] = [
 
 /// The annotations of Nodes that are always asked for; of all others those that mean maintenance (see
 /// [`crate::observe::Keep`]) are kept while decoding.
-pub const NODE_ANNOTATIONS: [&str; 3] = [CONFIRMED_HEALTHY, upgrade::CURRENT_CONFIG, upgrade::DESIRED_CONFIG];
+pub const NODE_ANNOTATIONS: [&str; 4] = [CONFIRMED_HEALTHY, upgrade::CURRENT_CONFIG, upgrade::DESIRED_CONFIG, MACHINE_ANNOTATION];
 
 /// On an object whose definition others installed: take care of it all the same.
 pub const TAKE_OVER: &str = "resus.dev/take-over";
@@ -64,11 +65,31 @@ pub const MODE: &str = "resus.dev/mode";
 
 /// The Lease of the leader, in the namespace where resus is installed.
 pub const LEADER_LEASE: &str = "resus-controller";
-/// Where the operators of the medik8s family keep their Leases on nodes.
+/// Where the operators of the medik8s family keep their Leases on nodes, unless LEASE_NAMESPACE says otherwise.
 pub const NODE_LEASES: &str = "medik8s-leases";
+/// The Lease of the leader of medik8s' own controller, in whichever namespace that is installed.
+pub const RIVAL_LEASE: &str = "e1f13584.medik8s.io";
 /// The namespace and labels of etcd's mirror Pods.
 pub const ETCD_PODS: (&str, &str) = ("kube-system", "component=etcd");
+/// Where OpenShift guards its etcd.
+pub const OPENSHIFT_ETCD: &str = "openshift-etcd";
 /// Events on cluster-scoped objects go there.
 pub const EVENT_NAMESPACE: &str = "default";
 /// The source of the reference's events, on which users filter.
 pub const EVENT_SOURCE: &str = "NodeHealthCheck";
+
+/// Namespaces that are a matter of the installation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Where resus is installed.
+    pub own: String,
+    /// Where Leases on nodes are.
+    pub node_leases: String,
+}
+
+impl Places {
+    /// The usual ones.
+    pub fn new(own: &str) -> Places {
+        Places { own: own.to_owned(), node_leases: NODE_LEASES.to_owned() }
+    }
+}

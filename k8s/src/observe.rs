@@ -12,9 +12,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::escalate::TEMPLATE_SUFFIX;
-use resus_core::facts::{Check, Condition, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, Taint, Version};
+use resus_core::facts::{
+    Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, READY, RivalLease, Taint, Version,
+};
 use resus_core::input::Fact;
 use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
 use resus_core::repeat::Recent;
@@ -87,6 +91,37 @@ pub fn node_lease(json: &[u8]) -> serde_json::Result<NodeLease> {
         lasts_for: Duration::from_secs(seconds),
         transitions: spec.lease_transitions.and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
     })
+}
+
+/// The Lease of somebody else's leader.
+pub fn rival(json: &[u8]) -> serde_json::Result<Fact> {
+    let NameOnly { metadata } = serde_json::from_slice(json)?;
+    let NodeLease { holder, renewed_at, lasts_for, .. } = node_lease(json)?;
+    Ok(Fact::Rival { name: metadata.full_name(), lease: RivalLease { holder, renewed_at, lasts_for } })
+}
+
+/// A budget whose selector cannot be read is one that nobody can keep.
+pub fn budget(json: &[u8]) -> serde_json::Result<Fact> {
+    let NameOnly { metadata } = serde_json::from_slice(json)?;
+    let budget: PodDisruptionBudget = serde_json::from_slice(json)?;
+    let selector = budget.spec.and_then(|spec| spec.selector).unwrap_or_default();
+    let selector = policy::requirements(selector).map_err(|invalid| serde::de::Error::custom(&invalid.0))?;
+    let allowed = budget.status.map_or(0, |status| status.disruptions_allowed);
+    let budget = Budget { selector, disruptions_allowed: u32::try_from(allowed).unwrap_or(0) };
+    Ok(Fact::Budget { name: metadata.full_name(), budget })
+}
+
+pub fn guard(json: &[u8]) -> serde_json::Result<Fact> {
+    let NameOnly { metadata } = serde_json::from_slice(json)?;
+    let pod: Pod = serde_json::from_slice(json)?;
+    let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+    let ready = conditions.into_iter().find(|condition| condition.type_ == READY);
+    let guard = Guard {
+        node: pod.spec.and_then(|spec| spec.node_name).unwrap_or_default().into(),
+        labels: pod.metadata.labels.unwrap_or_default().into_iter().collect(),
+        ready: ready.map(|condition| condition.status.as_str().into()),
+    };
+    Ok(Fact::Guard { pod: metadata.full_name(), guard })
 }
 
 /// A Pod of etcd. One that is not bound yet runs nowhere.

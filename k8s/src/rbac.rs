@@ -39,6 +39,8 @@ pub struct Right {
     pub scope: Scope,
     pub group: &'static str,
     pub resources: &'static [&'static str],
+    /// The names of the objects that it is about; none for all.
+    pub only: &'static [&'static str],
     pub verbs: &'static [&'static str],
     pub why: &'static str,
 }
@@ -49,6 +51,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "",
         resources: &["nodes"],
+        only: &[],
         verbs: &["get", "list", "watch"],
         why: "judge nodes by their conditions, and look once more before anything starts",
     },
@@ -57,6 +60,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "",
         resources: &["nodes"],
+        only: &[],
         verbs: &["patch"],
         why: "take back the annotation by which a person confirmed that a node is healthy",
     },
@@ -65,6 +69,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Namespace(names::NODE_LEASES),
         group: "coordination.k8s.io",
         resources: &["leases"],
+        only: &[],
         verbs: &["list", "watch", "create", "update", "delete"],
         why: "keep off nodes that others have out of service, and others off those that we have",
     },
@@ -73,14 +78,52 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Namespace(names::ETCD_PODS.0),
         group: "",
         resources: &["pods"],
+        only: &[],
         verbs: &["list", "watch"],
         why: "know which nodes etcd runs on, so as never to take its majority",
+    },
+    Right {
+        component: Component::Controller,
+        scope: Scope::Namespace(names::OPENSHIFT_ETCD),
+        group: "policy",
+        resources: &["poddisruptionbudgets"],
+        only: &[],
+        verbs: &["list", "watch"],
+        why: "take no node whose etcd member OpenShift cannot spare",
+    },
+    Right {
+        component: Component::Controller,
+        scope: Scope::Namespace(names::OPENSHIFT_ETCD),
+        group: "",
+        resources: &["pods"],
+        only: &[],
+        verbs: &["list", "watch"],
+        why: "see whether the etcd member on a node is up, by the Pod that guards it",
+    },
+    Right {
+        component: Component::Controller,
+        scope: Scope::Cluster,
+        group: "machine.openshift.io",
+        resources: &["machines"],
+        only: &[],
+        verbs: &["get"],
+        why: "let a node's Machine own its remediation, where Metal3 looks for it",
+    },
+    Right {
+        component: Component::Controller,
+        scope: Scope::Cluster,
+        group: "coordination.k8s.io",
+        resources: &["leases"],
+        only: &[names::RIVAL_LEASE],
+        verbs: &["list", "watch"],
+        why: "leave checks alone while another controller takes care of them",
     },
     Right {
         component: Component::Controller,
         scope: Scope::Cluster,
         group: "remediation.medik8s.io",
         resources: &["nodehealthchecks"],
+        only: &[],
         verbs: &["get", "list", "watch"],
         why: "read the checks",
     },
@@ -89,6 +132,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "remediation.medik8s.io",
         resources: &["nodehealthchecks"],
+        only: &[],
         verbs: &["create"],
         why: "give a cluster without any check the default one, where that is switched on",
     },
@@ -97,6 +141,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::OwnNamespace,
         group: "poison-pill.medik8s.io",
         resources: &["poisonpillremediationtemplates"],
+        only: &[],
         verbs: &["create"],
         why: "give the default check its template",
     },
@@ -105,6 +150,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "remediation.medik8s.io",
         resources: &["nodehealthchecks/status"],
+        only: &[],
         verbs: &["patch"],
         why: "report what each check sees and does",
     },
@@ -113,6 +159,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "apiextensions.k8s.io",
         resources: &["customresourcedefinitions"],
+        only: &[],
         verbs: &["list", "watch"],
         why: "notice kinds of templates and remediations that come and go",
     },
@@ -121,6 +168,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "config.openshift.io",
         resources: &["clusterversions"],
+        only: &[],
         verbs: &["get", "list", "watch"],
         why: "start nothing while OpenShift is being upgraded",
     },
@@ -129,6 +177,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "apps",
         resources: &["daemonsets"],
+        only: &[],
         verbs: &["list", "watch"],
         why: "start nothing while kured, whose DaemonSet holds its lock in any namespace, reboots nodes",
     },
@@ -137,6 +186,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "upgrade.cattle.io",
         resources: &["plans"],
+        only: &[],
         verbs: &["list", "watch"],
         why: "start nothing while the system-upgrade-controller carries out a Plan",
     },
@@ -145,6 +195,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "",
         resources: &["events"],
+        only: &[],
         verbs: &["create"],
         why: "tell people; events of cluster-scoped checks go to the namespace default",
     },
@@ -153,6 +204,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "",
         resources: &["namespaces"],
+        only: &[],
         verbs: &["create"],
         why: "create the namespace of the leader lease if it is missing",
     },
@@ -161,6 +213,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::OwnNamespace,
         group: "coordination.k8s.io",
         resources: &["leases"],
+        only: &[],
         verbs: &["get", "create", "update"],
         why: "elect a leader",
     },
@@ -169,16 +222,7 @@ pub const RIGHTS: &[Right] = &[
 /// Account, roles and bindings of a component installed in `namespace`, as objects to apply in this order.
 pub fn manifests(component: Component, namespace: &str) -> Vec<Value> {
     let account = component.account();
-    let subject =
-        Subject { kind: "ServiceAccount".into(), name: account.into(), namespace: Some(namespace.into()), ..Subject::default() };
-    let meta = |name: &str, namespaced: bool| ObjectMeta {
-        name: Some(name.into()),
-        namespace: namespaced.then(|| namespace.into()),
-        labels: Some([(names::MANAGED_BY_LABEL.to_owned(), names::MANAGER.to_owned())].into()),
-        ..ObjectMeta::default()
-    };
-    let role_ref =
-        |kind: &str, name: &str| RoleRef { api_group: "rbac.authorization.k8s.io".into(), kind: kind.into(), name: name.into() };
+    let subject = subject(component, namespace);
     let aggregation = format!("{account}-remediators");
     let (label, value) = names::AGGREGATION;
     let selector =
@@ -188,50 +232,84 @@ pub fn manifests(component: Component, namespace: &str) -> Vec<Value> {
             metadata: ObjectMeta { name: Some(namespace.into()), ..ObjectMeta::default() },
             ..Namespace::default()
         }),
-        object(&ServiceAccount { metadata: meta(account, true), ..ServiceAccount::default() }),
+        object(&ServiceAccount { metadata: metadata(account, Some(namespace)), ..ServiceAccount::default() }),
         object(&ClusterRole {
-            metadata: meta(account, false),
+            metadata: metadata(account, None),
             rules: Some(rules(component, Scope::Cluster)),
             ..ClusterRole::default()
         }),
         object(&ClusterRoleBinding {
-            metadata: meta(account, false),
+            metadata: metadata(account, None),
             role_ref: role_ref("ClusterRole", account),
             subjects: Some(vec![subject.clone()]),
         }),
         // Filled by the cluster from the roles that providers label; without rules of its own.
         object(&ClusterRole {
-            metadata: meta(&aggregation, false),
+            metadata: metadata(&aggregation, None),
             aggregation_rule: Some(AggregationRule { cluster_role_selectors: Some(vec![selector]) }),
             rules: None,
         }),
         object(&ClusterRoleBinding {
-            metadata: meta(&aggregation, false),
+            metadata: metadata(&aggregation, None),
             role_ref: role_ref("ClusterRole", &aggregation),
             subjects: Some(vec![subject.clone()]),
         }),
-        object(&provider_role(meta(&format!("{account}-poison-pill"), false))),
+        object(&provider_role(metadata(&format!("{account}-poison-pill"), None))),
     ];
     // The namespaces of others may be missing, and are left alone if they are not.
-    let elsewhere = RIGHTS.iter().filter(|right| right.component == component).filter_map(|right| match right.scope {
-        Scope::Namespace(namespace) => Some(namespace),
-        Scope::Cluster | Scope::OwnNamespace => None,
-    });
-    let places = elsewhere.map(|namespace| (namespace, Scope::Namespace(namespace)));
-    for (place, scope) in [(namespace, Scope::OwnNamespace)].into_iter().chain(places) {
-        let meta = ObjectMeta { namespace: Some(place.into()), ..meta(account, true) };
-        if place == names::NODE_LEASES {
-            let metadata = ObjectMeta { name: Some(place.into()), ..ObjectMeta::default() };
-            objects.push(object(&Namespace { metadata, ..Namespace::default() }));
-        }
-        objects.push(object(&Role { metadata: meta.clone(), rules: Some(rules(component, scope)) }));
-        objects.push(object(&RoleBinding {
-            metadata: meta,
-            role_ref: role_ref("Role", account),
-            subjects: Some(vec![subject.clone()]),
-        }));
+    let metadata = ObjectMeta { name: Some(names::NODE_LEASES.into()), ..ObjectMeta::default() };
+    objects.push(object(&Namespace { metadata, ..Namespace::default() }));
+    for place in [namespace, names::NODE_LEASES, names::ETCD_PODS.0] {
+        objects.extend(role(component, namespace, place));
     }
     objects
+}
+
+/// What is needed beside those on OpenShift, in a namespace that exists only there.
+pub fn openshift(component: Component, namespace: &str) -> Vec<Value> {
+    role(component, namespace, names::OPENSHIFT_ETCD).into()
+}
+
+/// What the component, installed in `namespace`, may do in `place`.
+fn role(component: Component, namespace: &str, place: &str) -> [Value; 2] {
+    let scope = match place == namespace {
+        true => Scope::OwnNamespace,
+        false => {
+            let scopes = RIGHTS.iter().map(|right| right.scope);
+            scopes.into_iter().find(|scope| matches!(scope, Scope::Namespace(own) if *own == place)).expect("a right is for it")
+        }
+    };
+    let meta = metadata(component.account(), Some(place));
+    [
+        object(&Role { metadata: meta.clone(), rules: Some(rules(component, scope)) }),
+        object(&RoleBinding {
+            metadata: meta,
+            role_ref: role_ref("Role", component.account()),
+            subjects: Some(vec![subject(component, namespace)]),
+        }),
+    ]
+}
+
+fn subject(component: Component, namespace: &str) -> Subject {
+    Subject {
+        kind: "ServiceAccount".into(),
+        name: component.account().into(),
+        namespace: Some(namespace.into()),
+        ..Subject::default()
+    }
+}
+
+fn metadata(name: &str, namespace: Option<&str>) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.into()),
+        namespace: namespace.map(Into::into),
+        labels: Some([(names::MANAGED_BY_LABEL.to_owned(), names::MANAGER.to_owned())].into()),
+        ..ObjectMeta::default()
+    }
+}
+
+fn role_ref(kind: &str, name: &str) -> RoleRef {
+    RoleRef { api_group: "rbac.authorization.k8s.io".into(), kind: kind.into(), name: name.into() }
 }
 
 /// What the provider of PoisonPillRemediations grants to whoever has nodes remediated, labelled as any provider's is.
@@ -257,6 +335,7 @@ fn rules(component: Component, scope: Scope) -> Vec<PolicyRule> {
     let rule = |right: &Right| PolicyRule {
         api_groups: Some(vec![right.group.into()]),
         resources: Some(texts(right.resources)),
+        resource_names: Some(texts(right.only)).filter(|only| !only.is_empty()),
         verbs: texts(right.verbs),
         ..PolicyRule::default()
     };

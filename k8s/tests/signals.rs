@@ -7,6 +7,7 @@ use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::time::Wall;
 use resus_core::upgrade::{Detectors, Mark};
 use resus_k8s::feed::{self, Line};
+use resus_k8s::names::Places;
 use resus_k8s::observe::{self, Keep};
 use resus_k8s::{answer, encode, signal};
 use serde_json::{Value, json};
@@ -124,11 +125,11 @@ fn what_has_not_even_a_name_is_an_error_and_no_panic() {
 
 #[test]
 fn each_is_listed_and_watched_where_it_is() {
-    let path = |signal| feed::list(&Source::Signals(signal), None, None).uri().to_string();
+    let path = |signal| feed::list(&Source::Signals(signal), None, &Places::new("resus"), None).uri().to_string();
     assert_eq!(path(Signal::ClusterVersions), "/apis/config.openshift.io/v1/clusterversions?limit=100");
     assert_eq!(path(Signal::Plans), "/apis/upgrade.cattle.io/v1/plans?limit=100");
     assert_eq!(path(Signal::Kured), "/apis/apps/v1/daemonsets?limit=100&fieldSelector=metadata.name%3Dkured");
-    let watch = feed::watch(&Source::Signals(Signal::Kured), None, "7");
+    let watch = feed::watch(&Source::Signals(Signal::Kured), None, &Places::new("resus"), "7");
     assert!(watch.uri().to_string().ends_with("&resourceVersion=7&fieldSelector=metadata.name%3Dkured"), "{}", watch.uri());
     assert!(watch.headers()["accept"].to_str().unwrap().contains("PartialObjectMetadata;"), "the rest of it is not read");
 
@@ -141,7 +142,7 @@ fn each_is_listed_and_watched_where_it_is() {
 #[test]
 fn the_server_tells_its_version() {
     let effect = resus_core::effect::Effect::ServerVersion;
-    assert_eq!(encode::encode(&effect, "ns").uri(), "/version");
+    assert_eq!(encode::encode(&effect, &Places::new("ns")).uri(), "/version");
     let respond = |body: &str| answer::decode(&effect, &Keep::default(), &http::Response::new(body.as_bytes().to_vec()));
     let known = Fact::Server { version: "v1.36.0+k3s1".into() };
     assert_eq!(respond(r#"{"major":"1","gitVersion":"v1.36.0+k3s1"}"#), Input::Answered(effect.key(), Answer::Done(Some(known))));

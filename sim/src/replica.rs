@@ -174,10 +174,7 @@ impl Process {
             self.world.apply(Input::Stopped(source), self.clock.read(now));
         }
         for source in &plan.watches {
-            let served = match source {
-                Source::Objects(kind) => self.world.served(kind).cloned(),
-                Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd | Source::Signals(_) => None,
-            };
+            let served = if let Source::Objects(kind) = source { self.world.served(kind).cloned() } else { None };
             if self.watches.get(source).is_some_and(|watching| watching.served == served) {
                 continue;
             }

@@ -8,9 +8,11 @@ use resus_core::facts::{Served, Source};
 use resus_core::input::Input;
 use resus_core::world::STALE_AFTER;
 use resus_k8s::feed::{self, Line};
+use resus_k8s::names::Places;
 use resus_k8s::observe::Keep;
 
 use crate::clock::{Millis, SECOND};
+use crate::scenario::NAMESPACE;
 
 /// As in the driver: for the head of an answer, and for a page of a list.
 pub const ANSWER_WITHIN: Millis = 10 * SECOND;
@@ -126,7 +128,7 @@ impl Watcher {
         moved.inputs.extend(page.inputs);
         match page.next {
             Some(next) => {
-                moved.ask = Some(feed::list(&self.source, self.served.as_ref(), Some(&next)));
+                moved.ask = Some(feed::list(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), Some(&next)));
             }
             None => {
                 moved.inputs.push(Input::Listed(self.source.clone()));
@@ -209,11 +211,11 @@ impl Watcher {
         match next {
             Next::List => {
                 moved.inputs.push(Input::Listing(self.source.clone()));
-                moved.ask = Some(feed::list(&self.source, self.served.as_ref(), None));
+                moved.ask = Some(feed::list(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), None));
                 self.state = State::Listing;
             }
             Next::Watch { version, resumed } => {
-                moved.ask = Some(feed::watch(&self.source, self.served.as_ref(), &version));
+                moved.ask = Some(feed::watch(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), &version));
                 self.state = State::Opening { version, resumed };
             }
         }

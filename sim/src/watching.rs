@@ -145,10 +145,10 @@ fn topic(source: &Source) -> Option<Topic> {
         Source::Nodes => Some(Topic::Nodes),
         Source::Checks => Some(Topic::Checks),
         Source::Kinds => Some(Topic::Definitions),
-        Source::NodeLeases => Some(Topic::Leases),
-        Source::Etcd => Some(Topic::Pods),
+        Source::NodeLeases | Source::Rivals => Some(Topic::Leases),
+        Source::Etcd | Source::Guards => Some(Topic::Pods),
         // Nobody in the simulation writes these.
-        Source::Signals(_) => None,
+        Source::Signals(_) | Source::Budgets => None,
         Source::Objects(kind) => Topic::of(&format!("{}s", kind.kind.to_lowercase())),
     }
 }

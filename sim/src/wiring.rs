@@ -5,6 +5,7 @@ use resus_apiserver::Reply;
 use resus_core::effect::{Effect, Reach};
 use resus_core::input::Input;
 use resus_core::lease::REQUEST_TIMEOUT;
+use resus_k8s::names::Places;
 use resus_k8s::observe::Keep;
 use resus_k8s::{answer, encode};
 use serde_json::{Value, json};
@@ -102,7 +103,7 @@ impl Simulation {
         }
         let intent = self.intent(replica, Some(&effect));
         self.must_hold_the_lease(&effect, &intent);
-        let request = encode::encode(&effect, NAMESPACE);
+        let request = encode::encode(&effect, &Places::new(NAMESPACE));
         let call = self.send(replica, request, Some((*effect).clone()), intent, TIMEOUT);
         if let Some(process) = &mut self.replicas[replica].process {
             process.open.insert(call, Purpose::Effect(*effect));
@@ -236,6 +237,7 @@ impl Simulation {
             // A Lease is renewed while its remediation lasts.
             Effect::Look { .. }
             | Effect::Fetch { .. }
+            | Effect::FindMachine { .. }
             | Effect::Read { .. }
             | Effect::Discover { .. }
             | Effect::ServerVersion

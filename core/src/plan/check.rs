@@ -6,7 +6,7 @@ use super::{Draft, kinds_of, sources};
 use crate::decision::{Because, Verdict};
 use crate::effect::{Effect, EffectKey};
 use crate::escalate::{self, Workshop};
-use crate::facts::{Check, EXCLUDE_LABEL, Mode, Name, Object, ObjectKey, Policy, Source};
+use crate::facts::{Check, EXCLUDE_LABEL, Limit, Mode, Name, Object, ObjectKey, Policy, Source};
 use crate::flight::Clearance;
 use crate::gate::{self, Storm, Tally};
 use crate::health::{Health, Known, assess};
@@ -78,7 +78,7 @@ impl<'a> Draft<'a> {
         let policy = match &check.policy {
             Ok(policy) if !check.deleting => policy,
             Ok(_) => return,
-            Err(invalid) => return self.report_invalid(check, &invalid.0),
+            Err(invalid) => return self.report_unusable(check, Because::PolicyInvalid { why: invalid.0.clone() }),
         };
         let sources = sources(self.world, check);
         if let Some(source) = sources.iter().find(|source| !self.world.is_synced(source)) {
@@ -86,8 +86,8 @@ impl<'a> Draft<'a> {
         }
         let doubt = sources.into_iter().find(|source| !self.world.is_fresh(source, self.now.mono));
         let (targets, leftovers) = self.targets(check, policy);
-        let (tally, dark_zones) = tally(policy, &targets, leftovers.len());
-        let too_many = gate::too_many_unhealthy(policy, tally);
+        let (tally, dark_zones) = tally(policy, &targets, leftovers.len(), self.world.limit);
+        let too_many = gate::too_many_unhealthy(policy, tally, self.world.limit);
         let storm = gate::storm(self.world, check, policy, too_many.is_some(), self.now);
         let (workshops, disabled) = match escalate::workshops(self.world, policy) {
             Ok(workshops) => (workshops, None),
@@ -138,6 +138,7 @@ impl<'a> Draft<'a> {
             recent: round.recent.into_values().collect(),
             brief: self.world.brief(&check.name).to_vec(),
             limits: self.limits(check),
+            clamped: policy.threshold.is_clamped(),
             upgrading: upgrade::condition(self.world, check, &nodes, upgrading.as_ref(), self.now),
         };
         self.report(check, &findings);
@@ -292,14 +293,14 @@ impl<'a> Draft<'a> {
 }
 
 /// Overall, without the zones that are dark; and those.
-fn tally(policy: &Policy, targets: &[Target], leftovers: usize) -> (Tally, BTreeMap<Name, Because>) {
+fn tally(policy: &Policy, targets: &[Target], leftovers: usize, limit: Limit) -> (Tally, BTreeMap<Name, Because>) {
     let mut zones: BTreeMap<Name, Tally> = BTreeMap::new();
     for target in targets {
         let zone = zones.entry(target.zone.clone()).or_default();
         zone.targets += 1;
         zone.not_healthy += usize::from(!target.is_healthy());
     }
-    let dark = if policy.topology_key.is_some() { gate::dark_zones(policy, &zones) } else { BTreeMap::new() };
+    let dark = if policy.topology_key.is_some() { gate::dark_zones(policy, &zones, limit) } else { BTreeMap::new() };
     let lit = zones.iter().filter(|(zone, _)| !dark.contains_key(*zone)).map(|(_, tally)| tally);
     let overall = lit.fold(Tally { leftovers, ..Tally::default() }, |sum, zone| Tally {
         targets: sum.targets + zone.targets,

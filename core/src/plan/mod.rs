@@ -14,9 +14,10 @@ use crate::decision::{Because, Decision, Verdict};
 use crate::default_check;
 use crate::effect::{Effect, Reach};
 use crate::escalate;
-use crate::facts::{Check, Kind, Mode, Name, Source};
+use crate::facts::{Check, Kind, Mode, Name, Signal, Source};
 use crate::flight::{Clearance, grows_with_nodes};
 use crate::hold;
+use crate::quorum;
 use crate::time::{Mono, Now};
 use crate::upgrade::{self, Detector, Off};
 use crate::world::World;
@@ -50,9 +51,10 @@ pub fn plan(world: &World, now: Now) -> Plan {
     draft.find_signals();
     if world.is_synced(&Source::Nodes) && world.is_synced(&Source::Checks) {
         for check in world.checks.values() {
-            match world.is_ours(check) {
-                true => draft.plan_check(check),
-                false => draft.plan.foreign.push(check.name.clone()),
+            match (world.is_ours(check), draft.rival_of(check)) {
+                (true, None) => draft.plan_check(check),
+                (true, Some(because)) => draft.report_unusable(check, because),
+                (false, _) => draft.plan.foreign.push(check.name.clone()),
             }
         }
     }
@@ -72,6 +74,8 @@ struct Draft<'a> {
     remediated_by: BTreeMap<&'a Name, &'a Name>,
     /// The node of the control plane on which this plan starts something.
     starting: Option<Name>,
+    /// Why checks are left to somebody else's controller, unless they say that we take over.
+    rival: Option<Because>,
 }
 
 impl<'a> Draft<'a> {
@@ -83,20 +87,35 @@ impl<'a> Draft<'a> {
             .objects
             .values()
             .filter_map(|object| Some((&object.node, object.owners.iter().find_map(|uid| checks.get(&**uid).copied())?)));
-        Draft {
+        let mut draft = Draft {
             world,
             now,
             plan: Plan { watches, ..Plan::default() },
             requests_left,
             remediated_by: owned.collect(),
             starting: None,
+            rival: None,
+        };
+        if let Some((because, until)) = world.rivals.alive(now.mono) {
+            draft.rival = Some(because);
+            draft.wake(Some(until));
         }
+        draft
+    }
+
+    fn rival_of(&self, check: &Check) -> Option<Because> {
+        self.rival.clone().filter(|_| !check.take_over)
+    }
+
+    /// Is it up to us to act under this check?
+    fn is_ours(&self, check: &Check) -> bool {
+        self.world.is_ours(check) && self.rival_of(check).is_none()
     }
 
     /// Leases of checks that are gone would keep the others off those nodes until they expire.
     fn forget_checks(&mut self) {
         let heard = [Source::Checks, Source::NodeLeases].iter().all(|source| self.world.is_fresh(source, self.now.mono));
-        if !heard || !self.world.owns_all_checks() {
+        if !heard || !self.world.owns_all_checks() || self.rival.is_some() {
             return;
         }
         for lease in self.world.node_leases.values() {
@@ -163,7 +182,7 @@ impl<'a> Draft<'a> {
         let ours = self.world.checks.values().filter(|check| self.world.is_ours(check));
         let mut policies = ours.filter_map(|check| check.policy.as_ref().ok()).peekable();
         if policies.peek().is_some() {
-            self.plan.watches.insert(Source::NodeLeases);
+            self.plan.watches.extend([Source::NodeLeases, Source::Rivals]);
         }
         // Ahead of the first repair, which should not have to wait for it.
         if self.world.lease_namespace_missing && policies.clone().any(|policy| policy.mode == Mode::Act) {
@@ -176,6 +195,18 @@ impl<'a> Draft<'a> {
         let control_plane: Vec<_> = control_plane.collect();
         if policies.any(|policy| control_plane.iter().any(|known| policy.selector.selects(&known.node.labels))) {
             self.plan.watches.insert(Source::Etcd);
+            self.find_openshift();
+        }
+    }
+
+    /// Is this OpenShift, which guards its etcd itself?
+    fn find_openshift(&mut self) {
+        let api_version = Signal::ClusterVersions.kind().map(|kind| kind.api_version);
+        if let Some(api_version) = api_version.filter(|own| self.world.kinds.get(own).is_none_or(|known| known.changed)) {
+            self.send(Effect::Discover { api_version });
+        }
+        if quorum::is_openshift(self.world) == Some(true) {
+            self.plan.watches.extend([Source::Budgets, Source::Guards]);
         }
     }
 
@@ -240,6 +271,9 @@ fn kinds_of(check: &Check) -> BTreeSet<Kind> {
 /// What has to be heard before anything can be decided under this check.
 fn sources(world: &World, check: &Check) -> Vec<Source> {
     let mut sources = vec![Source::Nodes, Source::Checks, Source::NodeLeases];
+    if !check.take_over && !world.rivals.is_unreadable() {
+        sources.push(Source::Rivals);
+    }
     for kind in kinds_of(check) {
         match world.kinds.get(&kind.api_version) {
             // Never synced, as nothing is listed under this name: stands for "not asked yet".

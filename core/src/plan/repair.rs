@@ -7,7 +7,7 @@ use super::{Draft, sources};
 use crate::decision::{Because, Match, Verdict};
 use crate::effect::{Creation, Effect, EffectKey, Hold, Mark};
 use crate::escalate::{self, Progress};
-use crate::facts::{Check, EXCLUDE_LABEL, Kind, Mode, Name, Node, Object, ObjectKey};
+use crate::facts::{Check, EXCLUDE_LABEL, Kind, MACHINE_API_VERSION, Mode, Name, Node, Object, ObjectKey};
 use crate::flight::{Clearance, Flight};
 use crate::health::Known;
 use crate::hold::{self, Standing};
@@ -91,7 +91,7 @@ impl<'a> Draft<'a> {
         }
         match self.clear_to_start(round, target, step, &key, due_at) {
             Err(waits) => waits,
-            Ok(()) => self.start(round, &target.known.node, step, key),
+            Ok(machine) => self.start(round, &target.known.node, step, key, machine),
         }
     }
 
@@ -106,6 +106,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Nothing of the kind is under way, and a plain look at the node, sent after its time was over, still shows the reason.
+    /// With the node's Machine, if that is to own what is created.
     fn clear_to_start(
         &mut self,
         round: &Round<'a>,
@@ -113,7 +114,7 @@ impl<'a> Draft<'a> {
         step: usize,
         key: &ObjectKey,
         due_at: Mono,
-    ) -> Result<(), (Verdict, Because)> {
+    ) -> Result<Option<(Name, Name)>, (Verdict, Because)> {
         if !self.plan.leads {
             return Err((Verdict::Wait, Because::NotLeading));
         }
@@ -151,15 +152,36 @@ impl<'a> Draft<'a> {
             self.wake(Some(until));
             return Err((Verdict::Hold, Because::Held { holder: holder.clone() }));
         }
-        // Both at once: the Lease is given back if the look shows that the node is well.
+        let machine = self.machine(target, key)?;
+        // All at once: the Lease is given back if the look shows that the node is well.
         let has_looked = looked || self.send(Effect::Look { node: node.clone() });
         match (looked, has_looked, standing) {
             (_, false, _) => Err((Verdict::Wait, Because::Queued)),
-            (true, _, Standing::Ours { .. }) => Ok(()),
+            (true, _, Standing::Ours { .. }) => machine.ok_or((Verdict::Wait, Because::Looking)),
             (false, _, Standing::Ours { .. }) => Err((Verdict::Wait, Because::Looking)),
             (_, _, Standing::Free(take)) => Err(self.hold_node(take)),
             (_, _, Standing::Theirs { .. }) => unreachable!("it was left before"),
         }
+    }
+
+    /// Name and uid of the node's Machine, where it can own the remediation: in the same namespace. None: it is asked for.
+    fn machine(&mut self, target: &Target<'a>, key: &ObjectKey) -> Result<Option<Option<(Name, Name)>>, (Verdict, Because)> {
+        let beside = |(namespace, _): &(&str, &str)| key.namespace.as_deref() == Some(*namespace);
+        let Some((namespace, name)) = target.known.node.machine().filter(beside) else { return Ok(Some(None)) };
+        if let Some((at, uid)) = self.world.machine_of(target.name())
+            && self.now.mono.since(at) <= LOOK_VALID_FOR
+        {
+            return Ok(Some(uid.map(|uid| (name.into(), uid.clone()))));
+        }
+        let refused = match self.world.flights.get(&EffectKey::FindMachine(target.name().clone())) {
+            Some(Flight::Refused { why, .. }) => Some(why.clone()),
+            Some(_) | None => None,
+        };
+        self.send(Effect::FindMachine { node: target.name().clone(), namespace: namespace.into(), name: name.into() });
+        let Some(why) = refused else { return Ok(None) };
+        let kind = Kind { api_version: MACHINE_API_VERSION.into(), kind: "Machine".into() };
+        let key = ObjectKey { kind, namespace: Some(namespace.into()), name: name.into() };
+        Err((Verdict::Wait, Because::Refused { key, why }))
     }
 
     fn hold_node(&mut self, take: Hold) -> (Verdict, Because) {
@@ -178,7 +200,14 @@ impl<'a> Draft<'a> {
         (Verdict::Wait, if sent { Because::Holding } else { Because::Queued })
     }
 
-    fn start(&mut self, round: &Round<'a>, node: &Node, step: usize, key: ObjectKey) -> (Verdict, Because) {
+    fn start(
+        &mut self,
+        round: &Round<'a>,
+        node: &Node,
+        step: usize,
+        key: ObjectKey,
+        machine: Option<(Name, Name)>,
+    ) -> (Verdict, Because) {
         let workshop = &round.workshops[step];
         let sent = self.send(Effect::Create(Creation {
             key: key.clone(),
@@ -189,6 +218,7 @@ impl<'a> Draft<'a> {
             check: round.check.name.clone(),
             check_uid: round.check.uid.clone(),
             control_plane: node.is_control_plane(),
+            machine,
         }));
         if sent && node.is_control_plane() {
             self.starting = Some(node.name.clone());
@@ -207,12 +237,12 @@ impl<'a> Draft<'a> {
         }
         // Whoever takes care of a check that is not ours was there before us, for all that we know.
         // And the check that nobody wrote yields to all that somebody did.
-        let age = |check: &Check| (check.is_default, self.world.is_ours(check), check.created_at, check.name.clone());
+        let age = |check: &Check| (check.is_default, self.is_ours(check), check.created_at, check.name.clone());
         let others = self.world.checks.values().filter(|other| !other.deleting && age(other) < age(check));
         let responsible = others.filter(|other| {
             let Some(policy) = other.policy.as_ref().ok().filter(|policy| policy.mode == Mode::Act) else { return false };
             let is_able = || {
-                !self.world.is_ours(other)
+                !self.is_ours(other)
                     || !sources(self.world, other).iter().all(|source| self.world.is_synced(source))
                     || escalate::workshops(self.world, policy).is_ok()
             };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Draft;
 use crate::decision::Because;
 use crate::effect::Effect;
-use crate::facts::{Check, Name, Source};
+use crate::facts::{Check, Source};
 use crate::nhc::{self, CheckStatus, Findings, Found};
 use crate::time::Mono;
 
@@ -19,7 +19,7 @@ const EVENTS_PER_STATUS: usize = 20;
 
 impl Draft<'_> {
     /// What stood there stays: it cannot be judged any more, and is not gone because of that.
-    pub(super) fn report_invalid(&mut self, check: &Check, why: &Name) {
+    pub(super) fn report_unusable(&mut self, check: &Check, because: Because) {
         if !self.world.is_fresh(&Source::Checks, self.now.mono) {
             return;
         }
@@ -27,12 +27,11 @@ impl Draft<'_> {
         let count = |number: Option<u32>| number.unwrap_or(0) as usize;
         let unlisted = |node: &nhc::UnhealthyNode| Found { node: node.clone(), because: None, held: None, label_is_empty: false };
         let unhealthy = known.unhealthy.iter().map(unlisted).collect();
-        let disabled = Some(Because::PolicyInvalid { why: why.clone() });
         let findings = Findings {
             observed: count(known.observed),
             healthy: count(known.healthy),
             unhealthy,
-            disabled,
+            disabled: Some(because),
             recent: known.recent.clone(),
             ..Findings::default()
         };

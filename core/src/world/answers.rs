@@ -7,7 +7,7 @@ use crate::default_check::DefaultCheck;
 use crate::effect::EffectKey;
 use crate::facts::{Name, Signal, Source};
 use crate::input::{Answer, Fact};
-use crate::time::Now;
+use crate::time::{Mono, Now};
 use crate::upgrade::Off;
 
 /// An event that cannot be written must not keep the status from being written.
@@ -51,6 +51,11 @@ impl World {
                     self.unwritable.insert(key.kind);
                 }
             }
+            (EffectKey::FindMachine(node), Answer::Done(Some(Fact::Machine { uid }))) => {
+                self.machine_found(node, Some(uid), sent_at, now);
+            }
+            (EffectKey::FindMachine(node), Answer::Missing) => self.machine_found(node, None, sent_at, now),
+            (EffectKey::FindMachine(_), _) => {}
             (EffectKey::Fetch(_), Answer::Done(Some(fact @ Fact::Whole { .. }))) => {
                 self.seen(fact, now);
             }
@@ -100,6 +105,11 @@ impl World {
             (EffectKey::Status(_), _) | (EffectKey::Lease, _) => {}
         }
         true
+    }
+
+    fn machine_found(&mut self, node: Name, uid: Option<Name>, sent_at: Mono, now: Now) {
+        self.machines.retain(|_, (at, _)| now.mono.since(*at) < STALE_AFTER);
+        self.machines.insert(node, (sent_at, uid));
     }
 
     pub(super) fn settle(&mut self, check: Name, event: Name, answer: &Answer) {

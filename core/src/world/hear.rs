@@ -10,6 +10,7 @@ use crate::facts::{Check, Name, Node, NodeLease, Object, ObjectKey, Served, Sign
 use crate::flight::FORGET_AFTER;
 use crate::health::Known;
 use crate::input::{Fact, Gone};
+use crate::rival::Rivals;
 use crate::time::{Mono, Now};
 use crate::upgrade::Off;
 
@@ -36,6 +37,9 @@ impl World {
             Source::Objects(kind) => self.objects.keys().filter(|key| key.kind == *kind).map(list_name).collect(),
             Source::NodeLeases => self.node_leases.keys().cloned().collect(),
             Source::Etcd => self.etcd.keys().cloned().collect(),
+            Source::Budgets => self.budgets.keys().cloned().collect(),
+            Source::Guards => self.guards.keys().cloned().collect(),
+            Source::Rivals => self.rivals.names(),
         };
         let feed = self.feeds.entry(source).or_insert(Feed {
             synced: false,
@@ -68,6 +72,9 @@ impl World {
             Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind || !unseen.contains(&list_name(key))),
             Source::NodeLeases => self.node_leases.retain(|name, _| !unseen.contains(name)),
             Source::Etcd => self.etcd.retain(|pod, _| !unseen.contains(pod)),
+            Source::Budgets => self.budgets.retain(|name, _| !unseen.contains(name)),
+            Source::Guards => self.guards.retain(|pod, _| !unseen.contains(pod)),
+            Source::Rivals => self.rivals.listed(&unseen),
         }
         true
     }
@@ -84,6 +91,20 @@ impl World {
                 self.mark_seen(&Source::Etcd, &pod);
                 self.etcd.insert(pod, node.clone()).is_none_or(|before| before != node)
             }
+            Fact::Budget { name, budget } => {
+                self.mark_seen(&Source::Budgets, &name);
+                self.budgets.insert(name, budget.clone()).is_none_or(|before| before != budget)
+            }
+            Fact::Guard { pod, guard } => {
+                self.mark_seen(&Source::Guards, &pod);
+                self.guards.insert(pod, guard.clone()).is_none_or(|before| before != guard)
+            }
+            Fact::Rival { name, lease } => {
+                self.mark_seen(&Source::Rivals, &name);
+                self.rivals.seen(name, lease, &self.clock, now)
+            }
+            // Of which node only the answer knows.
+            Fact::Machine { .. } => false,
             Fact::Kinds { api_version, served } => self.kinds_found(api_version, served, now.mono),
             Fact::Signal { signal, name, says } => self.signal_seen(signal, name, says, now),
             Fact::Whole { key, uid, json } => self.wholes.insert(key, (uid, json)).is_none(),
@@ -199,15 +220,30 @@ impl World {
             Source::Objects(kind) => {
                 self.kinds.get_mut(&kind.api_version).is_some_and(|kinds| !std::mem::replace(&mut kinds.changed, true))
             }
-            Source::Nodes | Source::Checks | Source::Kinds | Source::NodeLeases | Source::Etcd => false,
+            Source::Nodes
+            | Source::Checks
+            | Source::Kinds
+            | Source::NodeLeases
+            | Source::Etcd
+            | Source::Budgets
+            | Source::Guards
+            | Source::Rivals => false,
         }
     }
 
     pub(super) fn forbidden(&mut self, source: &Source, now: Mono) -> bool {
         match source {
             Source::Signals(signal) => self.refused(*signal, Off::NotReadable, now),
+            Source::Rivals => self.rivals.forbidden(),
             // Without these there is nothing to decide on, and the watch says why.
-            Source::Nodes | Source::Checks | Source::Kinds | Source::Objects(_) | Source::NodeLeases | Source::Etcd => false,
+            Source::Nodes
+            | Source::Checks
+            | Source::Kinds
+            | Source::Objects(_)
+            | Source::NodeLeases
+            | Source::Etcd
+            | Source::Budgets
+            | Source::Guards => false,
         }
     }
 
@@ -222,6 +258,7 @@ impl World {
             Gone::Node(name) => {
                 self.heard(&Source::Nodes, now);
                 self.looks.remove(&name);
+                self.machines.remove(&name);
                 self.unreadable.remove(&name);
                 self.nodes.remove(&name).is_some()
             }
@@ -258,6 +295,18 @@ impl World {
             Gone::Etcd { pod } => {
                 self.heard(&Source::Etcd, now);
                 self.etcd.remove(&pod).is_some()
+            }
+            Gone::Budget { name } => {
+                self.heard(&Source::Budgets, now);
+                self.budgets.remove(&name).is_some()
+            }
+            Gone::Guard { pod } => {
+                self.heard(&Source::Guards, now);
+                self.guards.remove(&pod).is_some()
+            }
+            Gone::Rival { name } => {
+                self.heard(&Source::Rivals, now);
+                self.rivals.gone(&name)
             }
             Gone::Definition { name } => {
                 self.heard(&Source::Kinds, now);
@@ -305,6 +354,9 @@ impl World {
         match source {
             Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind),
             Source::Etcd => self.etcd.clear(),
+            Source::Budgets => self.budgets.clear(),
+            Source::Guards => self.guards.clear(),
+            Source::Rivals => self.rivals = Rivals::default(),
             Source::NodeLeases => self.node_leases.clear(),
             Source::Signals(signal) => self.signals.forget(*signal),
             Source::Nodes | Source::Checks | Source::Kinds => {}
@@ -322,7 +374,14 @@ impl World {
             },
             // A check or a template that cannot be read at all has nothing to report on but the log.
             Source::Checks => self.checks.remove(name).is_some(),
-            Source::Kinds | Source::Objects(_) | Source::NodeLeases | Source::Etcd => false,
+            // What it was before it could not be read is as good a guess as any.
+            Source::Kinds
+            | Source::Objects(_)
+            | Source::NodeLeases
+            | Source::Etcd
+            | Source::Budgets
+            | Source::Guards
+            | Source::Rivals => false,
             // Somebody says something that we do not understand: in doubt, nothing starts.
             Source::Signals(signal) => {
                 let what = format!("{source}: {name} cannot be read: {why}").into();

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use crate::default_check::DefaultCheck;
 use crate::effect::{Effect, EffectKey};
-use crate::facts::{Check, Claim, Kind, Name, NodeLease, Object, ObjectKey, Served, Source};
+use crate::facts::{Budget, Check, Claim, Guard, Kind, Limit, Name, NodeLease, Object, ObjectKey, Served, Source};
 use crate::flight::{Flights, backoff};
 use crate::health::Known;
 use crate::input::Input;
 use crate::lease::Election;
 use crate::nhc::Remediation;
+use crate::rival::Rivals;
 use crate::time::{Clock, Mono, Now};
 use crate::upgrade::{Detectors, Signals};
 
@@ -25,6 +26,7 @@ pub struct World {
     pub clock: Clock,
     pub election: Election,
     claim: Claim,
+    pub limit: Limit,
     pub detectors: Detectors,
     pub default_check: DefaultCheck,
     /// What is known of upgrades.
@@ -41,12 +43,18 @@ pub struct World {
     pub lease_namespace_missing: bool,
     /// Pods of etcd, and the node of each.
     pub etcd: BTreeMap<Name, Name>,
+    /// OpenShift's guards of etcd.
+    pub budgets: BTreeMap<Name, Budget>,
+    pub guards: BTreeMap<Name, Guard>,
+    pub rivals: Rivals,
     feeds: BTreeMap<Source, Feed>,
     /// By API group and version.
     pub kinds: BTreeMap<Name, Kinds>,
     pub flights: Flights,
     /// When the last answered look at a node was sent.
     looks: BTreeMap<Name, Mono>,
+    /// The uid of each node's Machine, if there is one, and when we asked.
+    machines: BTreeMap<Name, (Mono, Option<Name>)>,
     /// Events that need no further attempt, by check, until the status that goes with them is written.
     settled: BTreeMap<Name, BTreeSet<Name>>,
     status_sent: BTreeMap<Name, StatusSent>,
@@ -114,6 +122,7 @@ impl World {
             clock: Clock::default(),
             election,
             claim,
+            limit: Limit::default(),
             detectors: Detectors::default(),
             default_check: DefaultCheck::Off,
             signals: Signals::default(),
@@ -124,10 +133,14 @@ impl World {
             node_leases: BTreeMap::new(),
             lease_namespace_missing: true,
             etcd: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            guards: BTreeMap::new(),
+            rivals: Rivals::default(),
             feeds: BTreeMap::new(),
             kinds: BTreeMap::new(),
             flights: Flights::default(),
             looks: BTreeMap::new(),
+            machines: BTreeMap::new(),
             settled: BTreeMap::new(),
             status_sent: BTreeMap::new(),
             creations: BTreeMap::new(),
@@ -196,6 +209,7 @@ impl World {
             | Effect::Delete { .. }
             | Effect::Read { .. }
             | Effect::Fetch { .. }
+            | Effect::FindMachine { .. }
             | Effect::Unconfirm { .. }
             | Effect::HoldNode(_)
             | Effect::ReleaseNode { .. }
@@ -286,6 +300,11 @@ impl World {
 
     pub fn looked_at(&self, node: &str) -> Option<Mono> {
         self.looks.get(node).copied()
+    }
+
+    /// What was found when the node's Machine was last asked for, and when that was.
+    pub fn machine_of(&self, node: &str) -> Option<(Mono, Option<&Name>)> {
+        self.machines.get(node).map(|(at, uid)| (*at, uid.as_ref()))
     }
 
     pub fn is_settled(&self, check: &str, event: &str) -> bool {

@@ -9,7 +9,7 @@ use crate::model::{Cluster, Fate, at_most};
 use resus_core::decision::{Because, Verdict};
 use resus_core::default_check::{DefaultCheck, Workers};
 use resus_core::effect::Effect;
-use resus_core::facts::{Amount, Mode, Repeat, Source, Status, Threshold};
+use resus_core::facts::{Amount, Limit, Mode, Repeat, Source, Status, Threshold};
 use resus_core::input::{Fact, Input};
 use resus_core::reasons;
 
@@ -312,4 +312,47 @@ fn the_earlier_of_two_steps_makes_room_within_seconds_of_its_failure() {
     cluster.run_well(5_000);
     let template = cluster.objects.get(&reboot("n1")).and_then(|object| object.template.clone());
     assert_eq!(template, Some(name("hard")));
+}
+
+#[test]
+fn at_the_limit_nothing_starts_where_the_stricter_reading_is_asked_for() {
+    for (limit, starts) in [(Limit::Allowed, true), (Limit::Shut, false)] {
+        let mut cluster = settled();
+        cluster.world.limit = limit;
+        cluster.change_policy(|policy| policy.threshold = at_most(1));
+        cluster.set_broken(&name("n1"), true);
+        cluster.run_well(8_000);
+        assert_eq!(!cluster.created.is_empty(), starts, "{limit:?}");
+    }
+}
+
+/// Only a definition of others lets it pass.
+#[test]
+fn more_than_all_nodes_is_read_as_all_and_told_once() {
+    let mut cluster = settled();
+    cluster.change_policy(|policy| policy.threshold = Threshold::MaxUnhealthy(Amount::Percent(150)));
+    let clamped = |cluster: &Cluster| cluster.check.status.conditions.iter().any(|one| &*one.kind == reasons::THRESHOLD_CLAMPED);
+    let mut told = 0;
+    for _ in 0..60 {
+        cluster.hear_all();
+        told += cluster
+            .turn()
+            .effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Emit(event) if event.reason == "ThresholdClamped"))
+            .count();
+        while !cluster.requests.is_empty() {
+            cluster.execute(0, Fate::Done);
+        }
+        cluster.time += 500;
+    }
+    assert_eq!((told, clamped(&cluster)), (1, true));
+    for node in 0..6 {
+        cluster.set_broken(&name(&format!("n{node}")), true);
+    }
+    cluster.run_well(8_000);
+    assert_eq!(cluster.created.len(), 6);
+    cluster.change_policy(|policy| policy.threshold = at_most(1));
+    cluster.run_well(8_000);
+    assert!(!clamped(&cluster));
 }

@@ -350,7 +350,7 @@ fn an_excluded_node_is_left_alone_but_an_empty_label_excludes_nothing() {
     }
 }
 
-fn control_plane(cluster: &mut Cluster, nodes: &[&'static str], with_etcd: bool) {
+pub fn control_plane(cluster: &mut Cluster, nodes: &[&'static str], with_etcd: bool) {
     for node in nodes {
         set_label(cluster, node, "node-role.kubernetes.io/control-plane", "");
         if with_etcd {

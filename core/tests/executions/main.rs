@@ -3,7 +3,10 @@
 mod beyond;
 mod checks;
 mod model;
+mod openshift;
 mod properties;
+mod rivals;
+mod server;
 mod stories;
 mod traps;
 mod upgrades;

@@ -6,20 +6,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use resus_core::default_check::Workers;
-use resus_core::effect::{Creation, Effect, Hold, Mark};
+use resus_core::effect::Effect;
 use resus_core::facts::{
-    Amount, Check, Claim, Condition, HealthyDelay, Invalid, Kind, Mode, Name, Node, NodeLease, Object, ObjectKey, Policy, Rule,
-    Selector, Served, Signal, SignalFact, Source, Status, Step, Taint, Threshold, Version,
+    Amount, Budget, Check, Claim, Condition, Guard, HealthyDelay, Invalid, Kind, Mode, Name, Node, NodeLease, Object, ObjectKey,
+    Policy, RivalLease, Rule, Selector, Signal, SignalFact, Source, Status, Step, Taint, Threshold, Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
-use resus_core::lease::{Election, LeaseAnswer, LeaseEffect, Record, Timing};
+use resus_core::lease::{Election, Record, Timing};
 use resus_core::nhc::CheckStatus;
 use resus_core::plan::{Plan, plan};
 use resus_core::time::{Mono, Now, Wall};
 use resus_core::world::World;
 
 /// Wall time when the monotonic clock shows zero.
-const EPOCH: i64 = 1_800_000_000_000;
+pub const EPOCH: i64 = 1_800_000_000_000;
 
 /// So many turns in a row have something to do only where something is done again and again.
 const TURNS_MAX: usize = 10_000;
@@ -47,6 +47,13 @@ pub struct Cluster {
     pub node_leases: BTreeMap<Name, NodeLease>,
     /// Pods of etcd, and their nodes.
     pub etcd: BTreeMap<Name, Name>,
+    /// What OpenShift has in its namespace for etcd.
+    pub budgets: BTreeMap<Name, Budget>,
+    pub guards: BTreeMap<Name, Guard>,
+    /// Leases of somebody else's leader.
+    pub rivals: BTreeMap<Name, RivalLease>,
+    /// Uids of Machines, by namespace and name.
+    pub machines: BTreeMap<Name, Name>,
     /// Labels and annotations of nodes, beside those that all have.
     pub labels: BTreeMap<Name, Vec<(&'static str, &'static str)>>,
     pub annotations: BTreeMap<Name, Vec<(&'static str, &'static str)>>,
@@ -57,8 +64,8 @@ pub struct Cluster {
     /// There is no check in the cluster; those that were made by default are counted.
     pub has_no_check: bool,
     pub default_checks: Vec<Workers>,
-    lease: Option<Record>,
-    version: u64,
+    pub lease: Option<Record>,
+    pub version: u64,
     /// Events that the watches have not delivered; each watch lags on its own.
     news: BTreeMap<Source, VecDeque<Input>>,
     /// Requests that have not been executed.
@@ -89,6 +96,10 @@ impl Cluster {
             check: check(threshold, unhealthy_after),
             node_leases: BTreeMap::new(),
             etcd: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            guards: BTreeMap::new(),
+            rivals: BTreeMap::new(),
+            machines: BTreeMap::new(),
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             silent: BTreeSet::new(),
@@ -139,6 +150,18 @@ impl Cluster {
             Source::Etcd => {
                 let member = |(pod, node): (&Name, &Name)| Fact::Etcd { pod: pod.clone(), node: node.clone() };
                 self.etcd.iter().map(member).collect()
+            }
+            Source::Budgets => {
+                let fact = |(name, budget): (&Name, &Budget)| Fact::Budget { name: name.clone(), budget: budget.clone() };
+                self.budgets.iter().map(fact).collect()
+            }
+            Source::Guards => {
+                let fact = |(pod, guard): (&Name, &Guard)| Fact::Guard { pod: pod.clone(), guard: guard.clone() };
+                self.guards.iter().map(fact).collect()
+            }
+            Source::Rivals => {
+                let fact = |(name, lease): (&Name, &RivalLease)| Fact::Rival { name: name.clone(), lease: lease.clone() };
+                self.rivals.iter().map(fact).collect()
             }
         };
         self.world.apply(Input::Listing(source.clone()), now);
@@ -223,6 +246,15 @@ impl Cluster {
         self.tell(Input::Seen(Fact::NodeLease(lease)));
     }
 
+    /// Somebody else's leader renews its Lease now, by its own clock.
+    pub fn set_rival(&mut self, holder: &str, clock_is_off_by: i64) {
+        let renewed_at = Wall(self.now().wall.0 + clock_is_off_by);
+        let lease = RivalLease { holder: holder.into(), renewed_at, lasts_for: Duration::from_secs(15) };
+        let name: Name = "elsewhere/e1f13584.medik8s.io".into();
+        self.rivals.insert(name.clone(), lease.clone());
+        self.tell(Input::Seen(Fact::Rival { name, lease }));
+    }
+
     pub fn set_kubelet(&mut self, name: &Name, version: &str) {
         self.kubelets.insert(name.clone(), version.into());
         self.touch(name);
@@ -256,13 +288,13 @@ impl Cluster {
         self.check_changed();
     }
 
-    fn check_changed(&mut self) {
+    pub fn check_changed(&mut self) {
         self.version += 1;
         self.check.version = Version(self.version.to_string().into());
         self.tell(Input::Seen(Fact::Check(self.check.clone())));
     }
 
-    fn tell(&mut self, input: Input) {
+    pub fn tell(&mut self, input: Input) {
         let source = source_of(&input).expect("news are of a source");
         self.news.entry(source).or_default().push_back(input);
     }
@@ -337,153 +369,6 @@ impl Cluster {
         self.world.apply(Input::Answered(effect.key(), answer), now);
     }
 
-    fn elect(&mut self, effect: &LeaseEffect) -> LeaseAnswer {
-        match effect {
-            LeaseEffect::Namespace => LeaseAnswer::NamespaceCreated,
-            LeaseEffect::Read => self.lease.clone().map_or(LeaseAnswer::Missing, LeaseAnswer::Found),
-            LeaseEffect::Create(record) | LeaseEffect::Write(record) => {
-                self.version += 1;
-                let record = Record { version: Version(self.version.to_string().into()), ..record.clone() };
-                self.lease = Some(record.clone());
-                LeaseAnswer::Found(record)
-            }
-        }
-    }
-
-    fn store(&mut self, effect: &Effect) -> Answer {
-        self.version += 1;
-        match effect {
-            Effect::Look { node } => match self.broken_since.contains_key(node) {
-                true => Answer::Done(Some(Fact::Node(self.node(node)))),
-                false => Answer::Missing,
-            },
-            Effect::Create(creation) if self.objects.contains_key(&creation.key) => Answer::Exists,
-            Effect::Create(creation) => {
-                let object = self.object(creation);
-                self.created.push((creation.node.clone(), self.time));
-                self.objects.insert(object.key.clone(), object.clone());
-                self.tell(Input::Seen(Fact::Object(object)));
-                Answer::Done(None)
-            }
-            Effect::Delete { key, uid, .. } => match self.objects.get(key) {
-                Some(object) if object.uid == *uid => {
-                    self.objects.remove(key);
-                    self.tell(Input::Gone(Gone::Object(key.clone(), uid.clone())));
-                    Answer::Done(None)
-                }
-                Some(_) => Answer::Conflict,
-                None => Answer::Missing,
-            },
-            Effect::Read { key, .. } => match self.objects.contains_key(key) {
-                true => Answer::Done(None),
-                false => Answer::Missing,
-            },
-            Effect::Mark { whole: None, .. } if self.patch_is_forbidden => {
-                Answer::Refused { why: "no".into(), retry_after: None, forbidden: true }
-            }
-            Effect::Mark { key, uid, mark, .. } => match self.objects.get(key) {
-                Some(object) if object.uid == *uid => {
-                    self.change_object(key, |object| match mark {
-                        Mark::TimedOut(_) => object.timed_out = true,
-                        Mark::HealthySince(since) => object.healthy_since = *since,
-                        Mark::Old => object.flagged_old = true,
-                    });
-                    Answer::Done(None)
-                }
-                Some(_) => Answer::Conflict,
-                None => Answer::Missing,
-            },
-            Effect::Fetch { key, .. } => match self.objects.get(key) {
-                Some(object) => Answer::Done(Some(Fact::Whole { key: key.clone(), uid: object.uid.clone(), json: "{}".into() })),
-                None => Answer::Missing,
-            },
-            Effect::Unconfirm { node } => {
-                self.annotations.remove(node);
-                self.touch(node);
-                Answer::Done(None)
-            }
-            Effect::HoldNode(hold) => self.hold(hold),
-            Effect::ReleaseNode { lease } => match self.node_leases.get(&lease.name) {
-                Some(known) if known.uid == lease.uid && known.version == lease.version => {
-                    self.node_leases.remove(&lease.name);
-                    self.tell(Input::Gone(Gone::NodeLease(lease.name.clone())));
-                    Answer::Done(None)
-                }
-                Some(_) => Answer::Conflict,
-                None => Answer::Missing,
-            },
-            Effect::LeaseNamespace | Effect::DefaultTemplate => Answer::Done(None),
-            Effect::DefaultCheck(workers) => {
-                self.default_checks.push(*workers);
-                Answer::Done(None)
-            }
-            Effect::Discover { api_version } => Answer::Done(Some(self.kinds(api_version))),
-            Effect::ServerVersion => Answer::Done(Some(Fact::Server { version: self.server.clone() })),
-            Effect::Emit(_) => Answer::Done(None),
-            Effect::Status { version, .. } if *version != self.check.version => Answer::Conflict,
-            Effect::Status { status, .. } => {
-                self.check.status = status.clone();
-                self.check_changed();
-                Answer::Done(Some(Fact::Check(self.check.clone())))
-            }
-            Effect::Lease(_) => unreachable!("elections have their own answers"),
-        }
-    }
-
-    fn hold(&mut self, hold: &Hold) -> Answer {
-        let known = self.node_leases.get(&hold.name);
-        match (known, &hold.before) {
-            (Some(_), None) => return Answer::Exists,
-            (Some(known), Some(before)) if known.version != before.version => return Answer::Conflict,
-            (None, Some(_)) => return Answer::Missing,
-            (Some(_), Some(_)) | (None, None) => {}
-        }
-        self.set_node_lease(NodeLease {
-            name: hold.name.clone(),
-            uid: format!("lease-{}", hold.name).into(),
-            version: Version(self.version.to_string().into()),
-            holder: hold.holder.clone(),
-            acquired_at: hold.at,
-            renewed_at: hold.at,
-            lasts_for: hold.lasts_for,
-            transitions: 0,
-        });
-        Answer::Done(None)
-    }
-
-    fn kinds(&self, api_version: &Name) -> Fact {
-        let mut fact = kinds(api_version);
-        let installed = [Signal::ClusterVersions, Signal::Plans].into_iter().filter(|signal| self.signals.contains_key(signal));
-        for kind in installed.filter_map(Signal::kind).filter(|kind| kind.api_version == *api_version) {
-            let Fact::Kinds { served, .. } = &mut fact else { unreachable!("it was made so") };
-            served.insert(kind.kind, Served { plural: "any".into(), namespaced: false });
-        }
-        fact
-    }
-
-    fn object(&self, creation: &Creation) -> Object {
-        Object {
-            key: creation.key.clone(),
-            uid: format!("uid-{}", self.version).into(),
-            version: Version(self.version.to_string().into()),
-            created_at: Wall(EPOCH + self.time),
-            deleting: false,
-            finalizers: 0,
-            owners: Box::new([Box::from(&*creation.check_uid)]),
-            node: creation.node.clone(),
-            template: Some(creation.template.clone()),
-            allows_several: false,
-            processing: false,
-            control_plane: creation.control_plane,
-            expects_node_to_go: false,
-            succeeded: None,
-            timed_out: false,
-            healthy_since: None,
-            flagged_old: false,
-            body: None,
-        }
-    }
-
     /// The remediations that stand in the API, by node.
     pub fn remediated(&self) -> Vec<Name> {
         self.objects.values().filter(|object| object.body.is_none()).map(|object| object.node.clone()).collect()
@@ -522,6 +407,7 @@ impl Cluster {
 fn source_of(input: &Input) -> Option<Source> {
     match input {
         Input::Gone(Gone::NodeLease(_)) => Some(Source::NodeLeases),
+        Input::Gone(Gone::Rival { .. }) => Some(Source::Rivals),
         Input::Seen(fact) => fact.source(),
         Input::Gone(Gone::Object(key, _)) => Some(Source::Objects(key.kind.clone())),
         _ => None,
@@ -568,15 +454,6 @@ pub fn template() -> Object {
         healthy_since: None,
         flagged_old: false,
         body: Some(Ok::<Name, Invalid>("{}".into())),
-    }
-}
-
-fn kinds(api_version: &Name) -> Fact {
-    let served = |plural: &str| Served { plural: plural.into(), namespaced: true };
-    let served = ["RebootTemplate", "Reboot", "PowerTemplate", "Power"].map(|kind| (kind, served(&kind.to_lowercase())));
-    Fact::Kinds {
-        api_version: api_version.clone(),
-        served: served.into_iter().map(|(kind, served)| (kind.into(), served)).collect(),
     }
 }
 

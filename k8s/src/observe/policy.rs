@@ -99,7 +99,10 @@ fn positive_duration(value: &Value, place: &str) -> Result<Duration, Invalid> {
 
 fn selector(spec: &Spec) -> Result<Selector, Invalid> {
     let write = "matchLabels with texts, and matchExpressions with key, operator and values";
-    let selector: LabelSelector = spec.read("selector", write)?.unwrap_or_default();
+    requirements(spec.read("selector", write)?.unwrap_or_default())
+}
+
+pub fn requirements(selector: LabelSelector) -> Result<Selector, Invalid> {
     let mut requirements = Vec::new();
     for (key, value) in selector.match_labels.unwrap_or_default() {
         requirements.push(Requirement::In(label_key(key)?, vec![label_value(value)?]));

@@ -10,11 +10,12 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use resus_core::facts::Claim;
+use resus_core::facts::{Claim, Limit};
 use resus_core::lease::Timing;
 use resus_driver::admin;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
+use resus_k8s::names::{self, Places};
 use resus_k8s::quantity;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -43,6 +44,10 @@ pub struct Controller {
     #[arg(long, env = "POD_NAMESPACE", default_value = "poison-pill", value_parser = namespace)]
     namespace: String,
 
+    /// Where operators that take nodes out of service keep their Leases on nodes.
+    #[arg(long, env = "LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = names::NODE_LEASES, value_parser = namespace)]
+    lease_namespace: String,
+
     /// Address for /metrics; 0 for none. Without it: port 8080 on all addresses, if it is free.
     #[arg(long, value_name = "ADDRESS", value_parser = bind_address)]
     metrics_bind_address: Option<Bind>,
@@ -55,6 +60,10 @@ pub struct Controller {
     /// resus.dev/take-over=true, of all, or of none (off: of none at all).
     #[arg(long, value_enum, default_value = "marked")]
     nhc: Nhc,
+
+    /// Stop when as many nodes are unhealthy as maxUnhealthy says, not only when there are more. minHealthy is not affected.
+    #[arg(long)]
+    short_circuit_at_limit: bool,
 
     #[command(flatten)]
     upgrades: Upgrades,
@@ -110,9 +119,11 @@ impl Controller {
             kubeconfig,
             context,
             namespace,
+            lease_namespace,
             metrics_bind_address,
             health_probe_bind_address,
             nhc,
+            short_circuit_at_limit,
             default_check,
             upgrades,
             leader_elect_lease_duration,
@@ -152,8 +163,11 @@ impl Controller {
                 Some(Ok(())) | None => std::future::pending().await,
             }
         };
+        let limit = if short_circuit_at_limit { Limit::Shut } else { Limit::Allowed };
+        let places = Places { own: namespace, node_leases: lease_namespace };
+        let settings = Settings { places, identity, timing, claim, detectors, limit, default_check };
         tokio::select! {
-            done = pump::run(client, Settings { namespace, identity, timing, claim, detectors, default_check }, telemetry.clone(), asked_to_stop()?) => done,
+            done = pump::run(client, settings, telemetry.clone(), asked_to_stop()?) => done,
             error = endpoints => Err(error),
         }
     }

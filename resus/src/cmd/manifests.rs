@@ -59,6 +59,7 @@ fn files(namespace: &str) -> Result<BTreeMap<String, String>> {
     }
     files.insert("crds/policy.yaml".into(), documents(&crd::policy::deletion())?);
     files.insert("rbac.yaml".into(), documents(&rbac::manifests(Component::Controller, namespace))?);
+    files.insert("rbac-openshift.yaml".into(), documents(&rbac::openshift(Component::Controller, namespace))?);
     Ok(files)
 }
 

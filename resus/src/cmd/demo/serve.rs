@@ -11,11 +11,12 @@ use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
 use kube::Client;
 use resus_apiserver::Server;
-use resus_core::facts::Claim;
+use resus_core::facts::{Claim, Limit};
 use resus_core::lease::Timing;
 use resus_core::upgrade::Detectors;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
+use resus_k8s::names::Places;
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
@@ -63,11 +64,12 @@ pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Re
     let config = configuration(Some(kubeconfig.to_owned()), None).await?;
     let client = Client::try_from(config).context("cannot make a client from the configuration")?;
     let settings = Settings {
-        namespace: NAMESPACE.to_owned(),
+        places: Places::new(NAMESPACE),
         identity: identity(),
         timing: Timing::default(),
         claim: Claim::Marked,
         detectors: Detectors::default(),
+        limit: Limit::default(),
         default_check: false,
     };
     tokio::select! {

@@ -1,0 +1,105 @@
+//! Somebody else's controller is alive, or may be.
+
+use resus_core::facts::{Source, Status};
+use resus_core::input::{Gone, Input};
+use resus_core::reasons;
+
+use crate::checks::{MINUTE, exist, name, reboot, settled};
+use crate::model::Cluster;
+
+/// Its leader renews the Lease every two seconds, for so long.
+fn alive_for(cluster: &mut Cluster, seconds: i64, clock_is_off_by: i64) {
+    for _ in 0..seconds / 2 {
+        cluster.set_rival("manager-0", clock_is_off_by);
+        cluster.run_well(2_000);
+    }
+}
+
+fn disabled(cluster: &Cluster) -> Option<String> {
+    let condition = cluster.check.status.conditions.iter().find(|condition| &*condition.kind == reasons::DISABLED)?;
+    (condition.status == Status::True).then(|| format!("{}: {}", condition.reason, condition.message))
+}
+
+#[test]
+fn checks_are_left_to_a_controller_that_is_alive_whatever_its_clock_says() {
+    for clock_is_off_by in [0, -60 * MINUTE, 60 * MINUTE] {
+        let mut cluster = settled();
+        // Dated long ago it passes for a relic until it is renewed under our eyes.
+        alive_for(&mut cluster, 4, clock_is_off_by);
+        cluster.set_broken(&name("n1"), true);
+        alive_for(&mut cluster, 60, clock_is_off_by);
+        exist(&cluster, &[]);
+        let told = disabled(&cluster).expect("it is told");
+        assert!(told.starts_with("ForeignController: ") && told.contains("manager-0"), "{told}");
+        assert!(told.contains("elsewhere/e1f13584.medik8s.io") && told.contains("resus.dev/take-over=true"), "{told}");
+        // It ends without a word; its Lease has fifteen seconds.
+        cluster.run_well(10_000);
+        exist(&cluster, &[]);
+        cluster.run_well(10_000);
+        exist(&cluster, &[reboot("n1")]);
+        assert_eq!(disabled(&cluster), None);
+    }
+}
+
+#[test]
+fn a_check_that_says_so_is_taken_over() {
+    let mut cluster = settled();
+    cluster.check.take_over = true;
+    cluster.check_changed();
+    alive_for(&mut cluster, 4, 0);
+    cluster.set_broken(&name("n1"), true);
+    alive_for(&mut cluster, 10, 0);
+    exist(&cluster, &[reboot("n1")]);
+    assert_eq!(disabled(&cluster), None);
+}
+
+#[test]
+fn a_lease_that_was_given_up_or_removed_or_is_a_relic_stops_nothing() {
+    type Change = fn(&mut Cluster);
+    let given_up: Change = |cluster| cluster.set_rival("", 0);
+    let removed: Change = |cluster| {
+        cluster.rivals.clear();
+        cluster.tell(Input::Gone(Gone::Rival { name: "elsewhere/e1f13584.medik8s.io".into() }));
+    };
+    for change in [given_up, removed] {
+        let mut cluster = settled();
+        alive_for(&mut cluster, 10, 0);
+        assert!(disabled(&cluster).is_some());
+        change(&mut cluster);
+        cluster.set_broken(&name("n1"), true);
+        cluster.run_well(8_000);
+        exist(&cluster, &[reboot("n1")]);
+    }
+    let mut cluster = settled();
+    cluster.set_rival("manager-0", -60 * MINUTE);
+    cluster.restart();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(8_000);
+    exist(&cluster, &[reboot("n1")]);
+}
+
+/// The remediations that we left behind are the other's to remove: it knows them by their owner.
+#[test]
+fn nothing_is_removed_either_while_another_controller_is_alive() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(8_000);
+    alive_for(&mut cluster, 4, 0);
+    cluster.set_broken(&name("n1"), false);
+    alive_for(&mut cluster, 20, 0);
+    exist(&cluster, &[reboot("n1")]);
+    cluster.run_well(20_000);
+    exist(&cluster, &[]);
+}
+
+/// Otherwise a role of before would stop all repairs.
+#[test]
+fn who_may_not_look_for_others_goes_on_without() {
+    let mut cluster = settled();
+    let now = cluster.now();
+    cluster.world.apply(Input::Broken(Source::Rivals), now);
+    cluster.world.apply(Input::Forbidden(Source::Rivals), now);
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(8_000);
+    exist(&cluster, &[reboot("n1")]);
+}
