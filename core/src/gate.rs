@@ -35,12 +35,12 @@ pub fn too_many_unhealthy(policy: &Policy, tally: Tally, limit: Limit) -> Option
 }
 
 /// The zones, by their tallies, in which too many are unhealthy. They are shut, and do not count elsewhere.
-pub fn dark_zones(policy: &Policy, zones: &BTreeMap<Name, Tally>, limit: Limit) -> BTreeMap<Name, Because> {
-    let dark = |(zone, tally): (&Name, &Tally)| {
+pub fn dark_zones(policy: &Policy, zones: &BTreeMap<&str, Tally>, limit: Limit) -> BTreeMap<Name, Because> {
+    let dark = |(zone, tally): (&&str, &Tally)| {
         let allowed = policy.threshold.allowed(tally.targets, limit);
         let (not_healthy, of) = (tally.not_healthy, tally.targets);
-        let because = Because::ZoneDark { zone: zone.clone(), not_healthy, allowed, of };
-        (not_healthy > allowed).then(|| (zone.clone(), because))
+        let zone = Name::from(*zone);
+        (not_healthy > allowed).then(|| (zone.clone(), Because::ZoneDark { zone, not_healthy, allowed, of }))
     };
     zones.iter().filter_map(dark).collect()
 }

@@ -11,6 +11,8 @@ pub struct Known {
     /// Parallel to `node.conditions`.
     pub since: Box<[Mono]>,
     pub created: Mono,
+    /// Asked of every node by every plan, so it is found out once, when the node is seen.
+    pub is_control_plane: bool,
     /// Its newest object could not be read: what stands here is what was known before.
     pub unreadable: Option<Name>,
 }

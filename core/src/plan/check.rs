@@ -37,7 +37,7 @@ pub struct Round<'a> {
 pub struct Target<'a> {
     pub known: &'a Known,
     pub health: Health,
-    pub zone: Name,
+    pub zone: &'a str,
     /// Remediations of this check for this node.
     pub mine: Vec<&'a Object>,
     /// A request may have created this one, which we do not see yet.
@@ -106,6 +106,7 @@ impl<'a> Draft<'a> {
         let recent = self.recent(check, policy, &targets);
         let round = Round { check, policy, doubt, workshops, first_shut, next_shut, dark_zones, recent };
 
+        self.plan.decisions.reserve(targets.len() + leftovers.len());
         let mut unhealthy = Vec::new();
         let mut busy: BTreeSet<Name> = leftovers.keys().map(|node| hold::lease_name(node)).collect();
         for target in &targets {
@@ -170,12 +171,14 @@ impl<'a> Draft<'a> {
         let target = |known: &'a Known| Target {
             known,
             health: assess(known, policy, self.now.mono),
-            zone: policy.topology_key.as_ref().and_then(|key| known.node.labels.get(key)).unwrap_or_default().into(),
+            zone: policy.topology_key.as_ref().and_then(|key| known.node.labels.get(key)).unwrap_or_default(),
             mine: mine.remove(&known.node.name).unwrap_or_default(),
             maybe_created: maybe_created.get(&known.node.name).copied(),
             listed: listed.get(&known.node.name).copied(),
         };
-        (selected.map(target).collect(), mine)
+        let mut targets = Vec::with_capacity(self.world.nodes.len());
+        targets.extend(selected.map(target));
+        (targets, mine)
     }
 
     fn cooling(&mut self, storm: Storm) -> Option<Because> {
@@ -294,14 +297,14 @@ impl<'a> Draft<'a> {
 
 /// Overall, without the zones that are dark; and those.
 fn tally(policy: &Policy, targets: &[Target], leftovers: usize, limit: Limit) -> (Tally, BTreeMap<Name, Because>) {
-    let mut zones: BTreeMap<Name, Tally> = BTreeMap::new();
+    let mut zones: BTreeMap<&str, Tally> = BTreeMap::new();
     for target in targets {
-        let zone = zones.entry(target.zone.clone()).or_default();
+        let zone = zones.entry(target.zone).or_default();
         zone.targets += 1;
         zone.not_healthy += usize::from(!target.is_healthy());
     }
     let dark = if policy.topology_key.is_some() { gate::dark_zones(policy, &zones, limit) } else { BTreeMap::new() };
-    let lit = zones.iter().filter(|(zone, _)| !dark.contains_key(*zone)).map(|(_, tally)| tally);
+    let lit = zones.iter().filter(|(zone, _)| !dark.contains_key(**zone)).map(|(_, tally)| tally);
     let overall = lit.fold(Tally { leftovers, ..Tally::default() }, |sum, zone| Tally {
         targets: sum.targets + zone.targets,
         not_healthy: sum.not_healthy + zone.not_healthy,

@@ -188,7 +188,7 @@ impl<'a> Draft<'a> {
         if self.world.lease_namespace_missing && policies.clone().any(|policy| policy.mode == Mode::Act) {
             self.send(Effect::LeaseNamespace);
         }
-        let mut control_plane = self.world.nodes.values().filter(|known| known.node.is_control_plane()).peekable();
+        let mut control_plane = self.world.nodes.values().filter(|known| known.is_control_plane).peekable();
         if control_plane.peek().is_none() {
             return;
         }

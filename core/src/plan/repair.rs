@@ -54,7 +54,7 @@ impl<'a> Draft<'a> {
     fn forbids(&mut self, round: &Round<'a>, target: &Target<'a>, step: usize, is_first: bool) -> Option<Because> {
         let node = &target.known.node;
         let shut = if is_first { &round.first_shut } else { &round.next_shut };
-        if let Some(because) = shut.as_ref().or(round.dark_zones.get(&target.zone).filter(|_| is_first)) {
+        if let Some(because) = shut.as_ref().or(round.dark_zones.get(target.zone).filter(|_| is_first)) {
             return Some(because.clone());
         }
         if node.labels.get(EXCLUDE_LABEL) == Some("true") {

@@ -132,7 +132,8 @@ impl World {
         let since = self.anchors(&node, now);
         let same = self.nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
         let created = same.map_or_else(|| self.clock.anchor(node.created_at, now), |known| known.created);
-        self.nodes.insert(node.name.clone(), Known { node, since, created, unreadable: None });
+        let is_control_plane = node.is_control_plane();
+        self.nodes.insert(node.name.clone(), Known { node, since, created, is_control_plane, unreadable: None });
         true
     }
 
