@@ -285,22 +285,24 @@ impl Pump {
                 warn!(%why, "the leader lease cannot be read or written; nothing is started meanwhile");
             }
         }
+        let (healthy, others): (Vec<&Decision>, Vec<&Decision>) =
+            plan.decisions.iter().partition(|decision| decision.verdict == Verdict::Leave);
         let mut decided = BTreeMap::new();
-        for Decision { check, node, verdict, because } in &plan.decisions {
-            if *verdict == Verdict::Leave && self.decided.is_empty() {
-                continue;
-            }
+        for Decision { check, node, verdict, because } in others {
             let key = (check.clone(), node.clone());
             let before = self.decided.remove(&key);
-            let is_news = match &before {
-                Some((known, reason)) => known != verdict || !reason.is_like(because),
-                None => *verdict != Verdict::Leave,
-            };
-            if is_news {
+            if before.is_none_or(|(known, reason)| known != *verdict || !reason.is_like(because)) {
                 info!(%check, %node, %verdict, %because, "decided");
             }
-            if *verdict != Verdict::Leave {
-                decided.insert(key, (*verdict, because.clone()));
+            decided.insert(key, (*verdict, because.clone()));
+        }
+        // Nearly always nothing is left of what was told before, and then nobody has to be looked for among the healthy.
+        for Decision { check, node, verdict, because } in healthy {
+            if self.decided.is_empty() {
+                break;
+            }
+            if self.decided.remove(&(check.clone(), node.clone())).is_some() {
+                info!(%check, %node, %verdict, %because, "decided");
             }
         }
         self.decided = decided;

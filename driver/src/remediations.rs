@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use resus_core::facts::Object;
+use resus_core::facts::{Name, Object, ObjectKey};
 use resus_core::time::Wall;
 use resus_core::world::World;
 
@@ -33,9 +33,9 @@ struct Known {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Series {
-    node: String,
-    namespace: String,
-    kind: String,
+    node: Name,
+    namespace: Option<Name>,
+    kind: Name,
 }
 
 impl Remediations {
@@ -90,18 +90,18 @@ impl Remediations {
                 known.measured.insert(series.clone());
             }
         }
-        for series in ongoing.keys() {
+        for series in ongoing.keys().filter(|series| !known.ongoing.contains_key(series)) {
             self.ongoing.get_or_create(&series.labels()).set(1);
         }
-        for series in known.old.iter().filter(|series| !old.contains(series)) {
+        for series in known.old.difference(&old) {
             self.old.remove(&series.labels());
         }
-        for series in &old {
+        for series in old.difference(&known.old) {
             self.old.get_or_create(&series.labels()).set(1);
         }
         (known.ongoing, known.old) = (ongoing, old);
         known.measured.retain(|series| {
-            let stays = world.nodes.contains_key(series.node.as_str());
+            let stays = world.nodes.contains_key(&series.node);
             if !stays {
                 self.durations.remove(&series.labels());
             }
@@ -112,15 +112,13 @@ impl Remediations {
 
 impl Series {
     fn of(object: &Object) -> Series {
-        Series {
-            node: object.node.to_string(),
-            namespace: object.key.namespace.as_deref().unwrap_or_default().to_owned(),
-            kind: object.key.kind.kind.to_string(),
-        }
+        let ObjectKey { kind, namespace, .. } = &object.key;
+        Series { node: object.node.clone(), namespace: namespace.clone(), kind: kind.kind.clone() }
     }
 
     fn labels(&self) -> Labels {
-        vec![("name", self.node.clone()), ("namespace", self.namespace.clone()), ("remediation", self.kind.clone())]
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        vec![("name", self.node.to_string()), ("namespace", namespace.to_owned()), ("remediation", self.kind.to_string())]
     }
 }
 

@@ -1,6 +1,5 @@
 //! What can be measured from outside?
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -114,11 +113,8 @@ impl Telemetry {
         self.checks.set(count(world.checks.len()));
         self.leads.set(i64::from(plan.leads));
         self.stale.set(count(plan.watches.iter().filter(|source| !world.is_fresh(source, now.mono)).count()));
-        let mut verdicts = BTreeMap::from(Verdict::ALL.map(|verdict| (verdict, 0)));
-        for decision in &plan.decisions {
-            *verdicts.entry(decision.verdict).or_default() += 1;
-        }
-        for (verdict, many) in verdicts {
+        for verdict in Verdict::ALL {
+            let many = plan.decisions.iter().filter(|decision| decision.verdict == verdict).count();
             self.decisions.get_or_create(&[("verdict", verdict.to_string())]).set(count(many));
         }
         self.remediations.observe(world, now.wall, plan.leads);
