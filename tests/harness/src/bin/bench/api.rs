@@ -67,7 +67,12 @@ pub async fn get<T: serde::de::DeserializeOwned>(api: &Client, path: &str) -> Re
 
 /// Does everything, many at once, and collects what comes out in any order.
 pub async fn all_of<T, Doing: Future<Output = Result<T>>>(work: impl Iterator<Item = Doing>) -> Result<Vec<T>> {
-    stream::iter(work).buffer_unordered(AT_ONCE_MAX).try_collect().await
+    at_most(AT_ONCE_MAX, work).await
+}
+
+/// The same with so many at once.
+pub async fn at_most<T, Doing: Future<Output = Result<T>>>(at_once: usize, work: impl Iterator<Item = Doing>) -> Result<Vec<T>> {
+    stream::iter(work).buffer_unordered(at_once).try_collect().await
 }
 
 /// The same for work that does not start all at once.

@@ -2,7 +2,9 @@
 //!
 //! It starts a real API server with many nodes and the release build of the controller that lies next to this program,
 //! and measures from outside: by watches of its own and by what the kernel says about the process. A plain create ->
-//! watch round trip is measured in the same rounds, so that a slow machine can be told from a slow controller.
+//! watch round trip is measured in the same rounds, so that a slow machine can be told from a slow controller: of a hundred
+//! at once, with as many requests under way as the controller allows itself, since a hundred nodes fail at once too and a
+//! server with much to do answers each later; and one at a time, to show how much of it is that.
 
 mod api;
 mod measure;
@@ -18,6 +20,7 @@ use tokio::time::{Instant, interval, timeout};
 
 use measure::{FAIL_AT_ONCE, Round};
 use report::Report;
+use resus_core::plan::REQUESTS_MAX;
 use stage::Stage;
 
 const NODES: usize = 5000;
@@ -72,12 +75,13 @@ async fn measure_all(stage: &Stage, pid: u32) -> Result<Report> {
 /// Each figure once in each round, so that a noisy minute spoils one sample of each and not all of one.
 async fn measure_round(stage: &Stage, usage: &usage::Usage, number: usize) -> Result<Round> {
     let of = format!("round {} of {ROUNDS}", number + 1);
-    let round_trip =
-        step(&format!("{of}: {FAIL_AT_ONCE} plain round trips"), STEP_WITHIN, measure::round_trip(stage, number)).await?;
+    let plain = format!("{of}: {FAIL_AT_ONCE} plain round trips");
+    let alone = step(&format!("{plain}, one at a time"), STEP_WITHIN, measure::round_trip(stage, number, 1)).await?;
+    let together = step(&format!("{plain} at once"), STEP_WITHIN, measure::round_trip(stage, number, REQUESTS_MAX)).await?;
     let failed = step(&format!("{of}: {FAIL_AT_ONCE} nodes fail"), STEP_WITHIN, measure::failure(stage, number)).await?;
     let recovered = step(&format!("{of}: they recover"), STEP_WITHIN, measure::recovery(stage, number)).await?;
     let beat = step(&format!("{of}: silence, then heartbeats"), STEP_WITHIN, measure::heartbeats(stage, usage, number)).await?;
-    Ok(Round { round_trip, failed, recovered, beat })
+    Ok(Round { alone, together, failed, recovered, beat })
 }
 
 /// Does one thing, says so, says that it is still at it, and gives up at the limit.

@@ -32,7 +32,8 @@ const FAILED_FOR: SignedDuration = SignedDuration::from_secs(60);
 
 /// Each figure of one round.
 pub struct Round {
-    pub round_trip: Vec<Duration>,
+    pub alone: Vec<Duration>,
+    pub together: Vec<Duration>,
     pub failed: Vec<Duration>,
     pub recovered: Vec<Duration>,
     pub beat: Beat,
@@ -53,15 +54,18 @@ pub struct Storm {
     pub remediations: usize,
 }
 
-/// From a request to its watch event, with no controller in between.
-pub async fn round_trip(stage: &Stage, round: usize) -> Result<Vec<Duration>> {
-    let names: BTreeSet<String> = (0..FAIL_AT_ONCE).map(|n| format!("round-trip-{round}-{n}")).collect();
+/// From a request to its watch event, with no controller in between, and with so many such requests under way.
+pub async fn round_trip(stage: &Stage, round: usize, at_once: usize) -> Result<Vec<Duration>> {
+    let names: BTreeSet<String> = (0..FAIL_AT_ONCE).map(|n| format!("round-trip-{round}-{at_once}-{n}")).collect();
     let watch = Watch::open(&stage.api, CONFIG_MAPS).await?;
-    let create = api::all_of(names.iter().map(|name| async move {
-        let sent_at = Instant::now();
-        api::create(&stage.api, CONFIG_MAPS, &json!({"metadata": {"name": name}})).await?;
-        Ok((name.clone(), sent_at))
-    }));
+    let create = api::at_most(
+        at_once,
+        names.iter().map(|name| async move {
+            let sent_at = Instant::now();
+            api::create(&stage.api, CONFIG_MAPS, &json!({"metadata": {"name": name}})).await?;
+            Ok((name.clone(), sent_at))
+        }),
+    );
     let (sent, seen) = tokio::try_join!(create, watch.until_all(names.clone(), Sign::Appears))?;
     Ok(lags(&sent.into_iter().collect(), &seen))
 }
