@@ -4,6 +4,7 @@
 //! version is too old or the resumed watch stays silent. Every break is told, so that nothing is decided
 //! on what may be out of date.
 
+use std::io::BufRead as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -229,9 +230,8 @@ impl Watch {
     /// Takes all whole lines out of the buffer; returns the version after the last of them.
     fn lines(&self, buffer: &mut Vec<u8>, inputs: &mut Vec<Input>) -> Result<Option<String>, Trouble> {
         let (mut begin, mut newest) = (0, None);
-        while let Some(length) = buffer[begin..].iter().position(|byte| *byte == b'\n') {
-            let line = &buffer[begin..begin + length];
-            begin += length + 1;
+        while let Some(line) = whole_line(&buffer[begin..]) {
+            begin += line.len() + 1;
             match feed::read_line(&self.source, &self.keep, line) {
                 Ok(Line::Input(input, version)) => {
                     inputs.push(input);
@@ -335,6 +335,11 @@ enum Trouble {
     Expired,
     Refused(ApiStatus),
     Garbage(anyhow::Error),
+}
+
+fn whole_line(bytes: &[u8]) -> Option<&[u8]> {
+    let length = (&mut &*bytes).skip_until(b'\n').expect("what is in memory can be read");
+    bytes[..length].strip_suffix(b"\n")
 }
 
 fn api_status(code: StatusCode, body: &[u8]) -> ApiStatus {
