@@ -4,17 +4,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node};
-use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
-use resus_harness::{Builder, Cluster, Process, Proxy, cluster_or_skip, holds_for, until};
+use resus_harness::{AuditEntry, Builder, Cluster, Process, Proxy, cluster_or_skip, holds_for, until};
 use serde_json::{Value, json};
 
 /// Far more than anything here takes, also on a slow and busy machine.
 pub const SOON: Duration = Duration::from_secs(30);
+
+/// Requests of a story about many nodes: enough to keep the API server busy.
+pub const AT_ONCE: usize = 50;
 
 pub struct Stage {
     pub cluster: Cluster,
@@ -71,18 +76,15 @@ impl Stage {
 
     /// Healthy workers `n1`, `n2` and so on.
     pub async fn nodes(&self, count: usize) {
-        for n in 1..=count {
-            let node = Node {
-                metadata: ObjectMeta {
-                    name: Some(format!("n{n}")),
-                    labels: Some([("node-role.kubernetes.io/worker".to_owned(), String::new())].into()),
-                    ..ObjectMeta::default()
-                },
-                ..Node::default()
-            };
+        let created = (1..=count).map(|n| async move {
+            let node = json!({
+                "metadata": {"name": format!("n{n}"), "labels": {"node-role.kubernetes.io/worker": ""}},
+                "status": {"conditions": [condition_since("Ready", "True", 3600)]},
+            });
+            let node: Node = serde_json::from_value(node).expect("it is a Node");
             self.nodes_api().create(&PostParams::default(), &node).await.expect("a Node can be created");
-            self.condition(&format!("n{n}"), "Ready", "True", 3600).await;
-        }
+        });
+        stream::iter(created).buffer_unordered(AT_ONCE).collect::<()>().await;
     }
 
     pub fn nodes_api(&self) -> Api<Node> {
@@ -91,11 +93,7 @@ impl Stage {
 
     /// The node has this condition since so many seconds.
     pub async fn condition(&self, node: &str, kind: &str, status: &str, since_seconds: i64) {
-        let since = Timestamp::now() - SignedDuration::from_secs(since_seconds);
-        let since = since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let patch = json!({"status": {"conditions": [{
-            "type": kind, "status": status, "lastTransitionTime": since, "lastHeartbeatTime": since, "reason": "Story", "message": "",
-        }]}});
+        let patch = json!({"status": {"conditions": [condition_since(kind, status, since_seconds)]}});
         let patched = self.nodes_api().patch_status(node, &PatchParams::default(), &Patch::Strategic(patch)).await;
         patched.expect("the status of a Node can be patched");
     }
@@ -128,7 +126,11 @@ impl Stage {
 
     /// Leases that take nodes out of service.
     pub fn leases_api(&self) -> Api<Lease> {
-        Api::namespaced(self.api.clone(), "medik8s-leases")
+        self.leases_in("medik8s-leases")
+    }
+
+    pub fn leases_in(&self, namespace: &str) -> Api<Lease> {
+        Api::namespaced(self.api.clone(), namespace)
     }
 
     pub fn checks_api(&self) -> Api<DynamicObject> {
@@ -213,16 +215,14 @@ impl Stage {
     /// Credentials of the controller's own account, with the rights of `deploy/rbac.yaml` and the provider's.
     pub async fn account(&self) -> PathBuf {
         let kubeconfig = self.account_as_shipped().await;
-        // Without a controller manager nobody fills the aggregated role: bind the provider's directly.
-        self.kubectl(&[
-            "create",
-            "clusterrolebinding",
-            "provider-remediation",
-            "--clusterrole=provider-remediation",
-            "--serviceaccount=poison-pill:resus-controller",
-        ])
-        .await;
+        self.aggregate("provider-remediation").await;
         kubeconfig
+    }
+
+    /// Without a controller manager nobody fills the aggregated role: binds a provider's directly.
+    pub async fn aggregate(&self, role: &str) {
+        let role_flag = format!("--clusterrole={role}");
+        self.kubectl(&["create", "clusterrolebinding", role, &role_flag, "--serviceaccount=poison-pill:resus-controller"]).await;
     }
 
     /// With nothing but what we and the provider ship: the cluster has to aggregate the roles.
@@ -237,7 +237,13 @@ impl Stage {
     }
 
     pub fn controller_with(&self, name: &str, kubeconfig: &Path, flags: &[&str]) -> Process {
+        self.controller_in(name, kubeconfig, flags, &[])
+    }
+
+    /// With these variables in its environment.
+    pub fn controller_in(&self, name: &str, kubeconfig: &Path, flags: &[&str], environment: &[(&str, &str)]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_resus"));
+        command.envs(environment.iter().copied());
         command.arg("controller").arg("--kubeconfig").arg(kubeconfig);
         command.args(["--metrics-bind-address=0", "--health-probe-bind-address=0", "--log=info,resus_driver=debug"]);
         command.args(flags);
@@ -257,11 +263,16 @@ impl Stage {
 
     /// How often the API server stored a new remediation, of whichever node.
     pub fn times_created(&self) -> usize {
+        self.times_created_of("rebootremediations")
+    }
+
+    pub fn times_created_of(&self, plural: &str) -> usize {
         let entries = self.cluster.audit_log().expect("the audit log can be read");
-        entries
-            .iter()
-            .filter(|entry| entry.verb == "create" && entry.code == 201 && entry.uri.contains("/rebootremediations"))
-            .count()
+        let is_creation = |entry: &&AuditEntry| {
+            let path = entry.uri.split('?').next().unwrap_or_default();
+            entry.verb == "create" && entry.code == 201 && path.ends_with(&format!("/{plural}"))
+        };
+        entries.iter().filter(is_creation).count()
     }
 }
 
@@ -288,6 +299,14 @@ pub fn created_at(object: &impl ResourceExt) -> Timestamp {
 
 pub fn time(value: &Value) -> Timestamp {
     value.as_str().expect("a time is a string").parse().expect("as RFC 3339 has it")
+}
+
+fn condition_since(kind: &str, status: &str, seconds: i64) -> Value {
+    let since = Timestamp::now() - SignedDuration::from_secs(seconds);
+    let since = since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    json!({
+        "type": kind, "status": status, "lastTransitionTime": since, "lastHeartbeatTime": since, "reason": "Story", "message": "",
+    })
 }
 
 pub fn check_yaml(name: &str, seconds: u32, max_unhealthy: &str) -> String {
