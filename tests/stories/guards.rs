@@ -42,30 +42,53 @@ async fn after_a_storm_repairs_wait_for_the_cooldown() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_somebody_set_aside_is_left_alone() {
     let Some(stage) = stage(Cluster::builder()).await else { return };
-    stage.nodes(8).await;
+    stage.nodes(12).await;
     stage.change_node("n1", json!({"metadata": {"labels": {EXCLUDE: "true"}}})).await;
     stage.change_node("n2", json!({"metadata": {"labels": {EXCLUDE: ""}}})).await;
     let repair = json!({"key": "example.com/repair", "value": "disk", "effect": "NoSchedule"});
     let other = json!({"key": "example.com/repair", "value": "fan", "effect": "NoSchedule"});
     stage.change_node("n3", json!({"spec": {"taints": [repair]}})).await;
     stage.change_node("n4", json!({"spec": {"taints": [other]}})).await;
+    stage.change_node("n5", json!({"metadata": {"annotations": {"example.com/visit": "today"}}})).await;
+    stage.change_node("n6", json!({"metadata": {"annotations": {"example.com/visit": "never"}}})).await;
     stage.check("workers", 5, "50%").await;
     let kubeconfig = stage.account().await;
-    let _controller =
-        stage.controller_with("controller", &kubeconfig, &["--maintenance-taints=example.com/repair=disk:NoSchedule"]);
-    for node in ["n1", "n2", "n3", "n4"] {
+    let marks = ["--maintenance-taints=example.com/repair=disk:NoSchedule", "--maintenance-annotations=example.com/visit=today"];
+    let _controller = stage.controller_with("controller", &kubeconfig, &marks);
+    for node in ["n1", "n2", "n3", "n4", "n5", "n6"] {
         stage.condition(node, "Ready", "False", 60).await;
     }
-    stage.stays(&["n2", "n4"]).await;
+    stage.stays(&["n2", "n4", "n6"]).await;
     stage.until_held("workers", "n1", EXCLUDE).await;
     stage.until_held("workers", "n3", "under maintenance: it has the taint example.com/repair").await;
+    stage.until_held("workers", "n5", "under maintenance: it has the annotation example.com/visit").await;
     stage.until_event("RemediationSkipped", EXCLUDE).await;
     stage.until_event("InvalidNodeLabel", "n2").await;
     assert_eq!(condition(&stage.status("workers").await, "RemediationAllowed")["status"], "True", "it is not about the others");
 
     stage.change_node("n1", json!({"metadata": {"labels": {EXCLUDE: null}}})).await;
     stage.change_node("n3", json!({"spec": {"taints": null}})).await;
-    stage.until_remediations(&["n1", "n2", "n3", "n4"]).await;
+    stage.change_node("n5", json!({"metadata": {"annotations": {"example.com/visit": null}}})).await;
+    stage.until_remediations(&["n1", "n2", "n3", "n4", "n5", "n6"]).await;
+}
+
+/// For who reads "short-circuits at maxUnhealthy" as "not even then".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_the_limit_nothing_starts_where_the_stricter_reading_is_asked_for() {
+    let Some(stage) = stage(Cluster::builder()).await else { return };
+    stage.nodes(3).await;
+    stage.check("workers", 5, "1").await;
+    let kubeconfig = stage.account().await;
+    let _controller = stage.controller_with("controller", &kubeconfig, &["--short-circuit-at-limit"]);
+    stage.condition("n1", "Ready", "False", 60).await;
+    let is_shut = |status: &Value| condition(status, "RemediationAllowed")["reason"] == "TooManyUnhealthy";
+    let status = stage.until_status("workers", "it is shut", is_shut).await;
+    let why = condition(&status, "RemediationAllowed")["message"].as_str().unwrap_or_default();
+    assert!(why.contains("1 of 3 nodes are not healthy") && why.contains("at most 0"), "{status}");
+    stage.until_event("RemediationSkipped", "1 of 3 nodes are not healthy").await;
+    stage.stays(&[]).await;
+    stage.change_check("workers", json!({"spec": {"maxUnhealthy": 2}})).await.expect("it may be changed");
+    stage.until_remediations(&["n1"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
