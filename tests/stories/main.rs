@@ -10,6 +10,7 @@ mod outside;
 mod quiet;
 mod recovery;
 mod rights;
+mod rivals;
 mod stage;
 mod thin_path;
 mod upgrades;
