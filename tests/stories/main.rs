@@ -1,6 +1,7 @@
 //! Whole stories: the real `resus controller` on a real kube-apiserver, broken on purpose.
 
 mod crash;
+mod default_check;
 mod escalation;
 mod faults;
 mod guards;
