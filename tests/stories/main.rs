@@ -7,6 +7,7 @@ mod faults;
 mod guards;
 mod kinds;
 mod leader;
+mod openshift;
 mod outside;
 mod quiet;
 mod recovery;

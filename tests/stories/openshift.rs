@@ -1,0 +1,103 @@
+//! On OpenShift etcd is guarded by a budget, and nodes have Machines.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use resus_harness::Cluster;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, stage};
+
+const GUARDS: &str = "openshift-etcd";
+
+/// By nothing but what `deploy/rbac-openshift.yaml` adds to our rights.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcds_guards_hold_the_control_plane_and_machines_own_remediations() {
+    let Some(stage) = stage(Cluster::builder()).await else { return };
+    openshift(&stage).await;
+    stage.nodes(6).await;
+    budget(&stage, "etcd-guard-pdb").await;
+    for node in ["n1", "n2", "n3"] {
+        stage.change_node(node, json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}})).await;
+        guard(&stage, node, "True").await;
+    }
+    let machine = machine(&stage, "m1").await;
+    stage.change_node("n4", json!({"metadata": {"annotations": {"machine.openshift.io/machine": "provider/m1"}}})).await;
+    stage.check("workers", 5, "50%").await;
+    let kubeconfig = stage.account().await;
+    stage.apply_file("deploy/rbac-openshift.yaml").await;
+    for node in ["n1", "n4"] {
+        stage.condition(node, "Ready", "False", 60).await;
+    }
+    let _controller = stage.controller("controller", &kubeconfig);
+
+    stage.until_held("workers", "n1", "its PodDisruptionBudget allows no disruption, and the member on this node is up").await;
+    stage.until_event("RemediationSkipped", "allows no disruption").await;
+    stage.stays(&["n4"]).await;
+    let owners = stage.remediations_api().get("n4").await.expect("it exists").metadata.owner_references.unwrap_or_default();
+    let kinds: Vec<&str> = owners.iter().map(|owner| owner.kind.as_str()).collect();
+    assert_eq!(kinds, ["NodeHealthCheck", "Machine"], "{owners:?}");
+    assert_eq!((&owners[1].name, Some(&owners[1].uid)), (&"m1".to_owned(), machine.metadata.uid.as_ref()));
+
+    // Which of two budgets counts nobody can tell.
+    budget(&stage, "another").await;
+    stage.until_held("workers", "n1", "2 PodDisruptionBudgets").await;
+    stage.kubectl(&["delete", "pdb", "-n", GUARDS, "another"]).await;
+    stage.until_held("workers", "n1", "allows no disruption").await;
+
+    // The member on n1 is down already: there is nothing left to lose there.
+    ready(&stage, "n1", "False").await;
+    stage.until_remediations(&["n1", "n4"]).await;
+    let owners = stage.remediations_api().get("n1").await.expect("it exists").metadata.owner_references.unwrap_or_default();
+    assert_eq!(owners.len(), 1, "n1 has no Machine: {owners:?}");
+}
+
+async fn openshift(stage: &Stage) {
+    stage.apply_file("tests/upgrades/crds.yaml").await;
+    stage.apply_file("tests/provider/machines.yaml").await;
+    stage.established("clusterversions.config.openshift.io").await;
+    stage.established("machines.machine.openshift.io").await;
+    stage.kubectl(&["create", "namespace", GUARDS]).await;
+}
+
+/// Of no disruption at all.
+async fn budget(stage: &Stage, name: &str) {
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(stage.api.clone(), GUARDS);
+    let selector = json!({"matchLabels": {"app": "guard"}});
+    let budget = json!({"metadata": {"name": name}, "spec": {"minAvailable": 3, "selector": selector}});
+    let budget = serde_json::from_value(budget).expect("it is a budget");
+    budgets.create(&PostParams::default(), &budget).await.expect("a budget can be created");
+    let status = json!({"currentHealthy": 3, "desiredHealthy": 3, "disruptionsAllowed": 0, "expectedPods": 3});
+    change_status(&budgets, name, status).await;
+}
+
+async fn guard(stage: &Stage, node: &str, is_ready: &str) {
+    let pods: Api<Pod> = Api::namespaced(stage.api.clone(), GUARDS);
+    let pod = json!({"metadata": {"name": format!("guard-{node}"), "labels": {"app": "guard"}},
+        "spec": {"nodeName": node, "containers": [{"name": "guard", "image": "guard"}]}});
+    let pod = serde_json::from_value(pod).expect("it is a Pod");
+    pods.create(&PostParams::default(), &pod).await.expect("a Pod can be created");
+    ready(stage, node, is_ready).await;
+}
+
+/// As the kubelet says it of the guard on its node.
+async fn ready(stage: &Stage, node: &str, status: &str) {
+    let pods: Api<Pod> = Api::namespaced(stage.api.clone(), GUARDS);
+    change_status(&pods, &format!("guard-{node}"), json!({"conditions": [{"type": "Ready", "status": status}]})).await;
+}
+
+async fn change_status<K>(api: &Api<K>, name: &str, status: Value)
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let patched = api.patch_status(name, &PatchParams::default(), &Patch::Merge(json!({"status": status}))).await;
+    patched.expect("the status can be patched");
+}
+
+/// In the namespace of the template.
+async fn machine(stage: &Stage, name: &str) -> DynamicObject {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("machine.openshift.io", "v1beta1", "Machine"));
+    let machines: Api<DynamicObject> = Api::namespaced_with(stage.api.clone(), "provider", &kind);
+    machines.create(&PostParams::default(), &DynamicObject::new(name, &kind)).await.expect("a Machine can be created")
+}
