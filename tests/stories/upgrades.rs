@@ -126,6 +126,37 @@ async fn kubelets_that_change_their_version_hold_repairs_also_after_a_restart() 
     stage.until_status("workers", "the upgrade is over", over).await;
 }
 
+/// The server is asked for its version every five minutes, so that a story cannot wait for it to change. What a leader
+/// that saw it wrote down is read by the next, and compared with what the server says now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_moved_under_the_last_leader_holds_repairs_until_kubelets_follow() {
+    let Some(stage) = stage(Cluster::builder()).await else { return };
+    stage.nodes(3).await;
+    for node in ["n1", "n2", "n3"] {
+        kubelet(&stage, node, "v1.20.0").await;
+    }
+    stage.check("workers", 5, "1").await;
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let message = format!("the API server moved; last change of the server's version: {now}");
+    let told = json!({"status": {"conditions": [{"type": "Upgrading", "status": "True", "reason": "ServerVersion",
+        "message": message, "lastTransitionTime": now}]}});
+    let patched = stage.checks_api().patch_status("workers", &PatchParams::default(), &Patch::Merge(told)).await;
+    patched.expect("the status of a check can be patched");
+    let kubeconfig = stage.account().await;
+    let _controller = stage.controller("controller", &kubeconfig);
+    let version = stage.api.apiserver_version().await.expect("the server has a version").git_version;
+    let is_served = |status: &Value| status["observedNodes"] == 3;
+    stage.until_status("workers", "it is served", is_served).await;
+    holds(&stage, "ServerVersion", &format!("the API server moved to {version}, 3 of 3 nodes are behind it")).await;
+
+    kubelet(&stage, "n2", &version).await;
+    stage.stays(&[]).await;
+    for node in ["n1", "n3"] {
+        kubelet(&stage, node, &version).await;
+    }
+    stage.until_remediations(&["n1"]).await;
+}
+
 async fn kubelet(stage: &Stage, node: &str, version: &str) {
     let patch = json!({"status": {"nodeInfo": {"kubeletVersion": version}}});
     let patched = stage.nodes_api().patch_status(node, &PatchParams::default(), &Patch::Merge(patch)).await;
