@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use resus_core::decision::{Because, Decision, Verdict};
+use resus_core::default_check::DefaultCheck;
 use resus_core::effect::Effect;
-use resus_core::facts::{Claim, Name, Served, Source};
+use resus_core::facts::{Claim, Limit, Name, Served, Source};
 use resus_core::input::Input;
 use resus_core::lease::{Election, Timing};
 use resus_core::plan::{Plan, plan};
 use resus_core::world::World;
 
 use crate::clock::{Millis, ProcessClock, SECOND};
+use crate::scenario::Flags;
 use crate::watcher::Watcher;
 
 /// As in the driver.
@@ -79,14 +81,21 @@ impl Replica {
         Replica { number, lives: 0, process: None, frozen_until: 0, ahead: 0 }
     }
 
-    pub fn start(&mut self, now: Millis) {
+    pub fn start(&mut self, flags: Flags, now: Millis) {
         self.lives += 1;
         let identity = format!("replica-{}-{}", self.number, self.lives);
         let election = Election::new(identity.as_str().into(), Timing::default());
+        let mut world = World::new(election, Claim::Marked);
+        if flags.short_circuit_at_limit {
+            world.limit = Limit::Shut;
+        }
+        if flags.default_check {
+            world.default_check = DefaultCheck::Template;
+        }
         self.process = Some(Process {
             identity,
             clock: ProcessClock::new(now, self.ahead),
-            world: World::new(election, Claim::Marked),
+            world,
             watches: BTreeMap::new(),
             open: BTreeMap::new(),
             looked_at: BTreeMap::new(),

@@ -12,12 +12,20 @@ pub struct Scenario {
     pub machines: Vec<MachineSpec>,
     /// How many controllers run; one of them leads.
     pub replicas: usize,
+    pub flags: Flags,
     pub provider: ProviderSpec,
     pub net: NetSpec,
     pub acts: Vec<(Millis, Act)>,
     /// From then on nothing fails any more, and recovery is demanded.
     pub heals_at: Option<Millis>,
     pub ends_at: Millis,
+}
+
+/// How the controllers are started: the flags that change what they decide.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flags {
+    pub short_circuit_at_limit: bool,
+    pub default_check: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -246,6 +254,7 @@ impl Scenario {
             seed,
             machines: (1..=workers).map(machine).collect(),
             replicas: 1,
+            flags: Flags::default(),
             provider: ProviderSpec::default(),
             net: NetSpec::good(),
             acts: Vec::new(),

@@ -8,7 +8,7 @@ use crate::clock::{MINUTE, Millis, SECOND};
 use crate::liveness::Liveness;
 use crate::rng::Rng;
 use crate::scenario::{
-    Act, CONTROL_PLANE, Failure, MachineSpec, NetSpec, ProviderSpec, Scenario, TEMPLATE, TEMPLATE_HARD, TEMPLATE_INVALID,
+    Act, CONTROL_PLANE, Failure, Flags, MachineSpec, NetSpec, ProviderSpec, Scenario, TEMPLATE, TEMPLATE_HARD, TEMPLATE_INVALID,
     TEMPLATE_OF_SEVERAL, TEMPLATE_POWER, WORKER, ZONE, template,
 };
 
@@ -36,7 +36,7 @@ pub fn draw(seed: u64) -> Scenario {
     acts.sort_by_key(|(at, _)| *at);
     let repair_within = provider.works_for.1 + 60 * SECOND + 30 * SECOND;
     let ends_at = heals_at + Liveness::phase(RULE_MAX, WAIT_MAX, repair_within);
-    Scenario { seed, machines, replicas, provider, net, acts, heals_at: Some(heals_at), ends_at }
+    Scenario { seed, machines, replicas, flags: Flags::default(), provider, net, acts, heals_at: Some(heals_at), ends_at }
 }
 
 fn machines(rng: &mut Rng) -> Vec<MachineSpec> {

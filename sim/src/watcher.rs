@@ -2,10 +2,13 @@
 //!
 //! The same states, patience and pauses as `driver/src/watch.rs`, driven by signals in place of awaits.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use http::{Request, Response};
 use resus_core::facts::{Served, Source};
 use resus_core::input::Input;
+use resus_core::upgrade::Detectors;
 use resus_core::world::STALE_AFTER;
 use resus_k8s::feed::{self, Line};
 use resus_k8s::names::Places;
@@ -22,6 +25,12 @@ const BACKOFF_MIN: Millis = 200;
 const BACKOFF_MAX: Millis = 5 * SECOND;
 const LIVED_FOR: Millis = 5 * SECOND;
 const PATIENCE: Millis = STALE_AFTER.as_secs() as Millis * SECOND;
+
+/// As a controller without flags: the usual marks of maintenance.
+pub fn keep() -> &'static Keep {
+    static KEEP: LazyLock<Keep> = LazyLock::new(|| Keep::of(&Detectors::default()));
+    &KEEP
+}
 
 pub struct Watcher {
     source: Source,
@@ -124,7 +133,7 @@ impl Watcher {
     }
 
     fn page(&mut self, body: &[u8], now: Millis, moved: &mut Moved) {
-        let Ok(page) = feed::read_page(&self.source, &Keep::default(), body) else { return self.rest(Next::List, now) };
+        let Ok(page) = feed::read_page(&self.source, keep(), body) else { return self.rest(Next::List, now) };
         moved.inputs.extend(page.inputs);
         match page.next {
             Some(next) => {
@@ -165,7 +174,7 @@ impl Watcher {
         let State::Following { version, resumed, heard, silent_at } = &mut self.state else { return moved };
         let mut trouble = None;
         for line in lines {
-            match feed::read_line(&self.source, &Keep::default(), line.trim_ascii_end()) {
+            match feed::read_line(&self.source, keep(), line.trim_ascii_end()) {
                 Ok(Line::Input(input, newest)) => {
                     moved.inputs.push(input);
                     *heard |= newest.is_some();

@@ -6,7 +6,6 @@ use resus_core::effect::{Effect, Reach};
 use resus_core::input::Input;
 use resus_core::lease::REQUEST_TIMEOUT;
 use resus_k8s::names::Places;
-use resus_k8s::observe::Keep;
 use resus_k8s::{answer, encode};
 use serde_json::{Value, json};
 
@@ -18,6 +17,7 @@ use crate::oracle::{BLIND_FOR, Doubt, Intent, judge_creation, judge_deletion};
 use crate::replica::{Purpose, Turn};
 use crate::scenario::NAMESPACE;
 use crate::simulation::{Call, Event, Heard, Simulation};
+use crate::watcher::keep;
 
 const TIMEOUT: Millis = REQUEST_TIMEOUT.as_millis() as Millis;
 /// Between the plan and the moment at which a request leaves the process.
@@ -29,7 +29,7 @@ impl Simulation {
     pub(crate) fn start(&mut self, replica: usize) {
         let now = self.now();
         if self.replicas[replica].process.is_none() {
-            self.replicas[replica].start(now);
+            self.replicas[replica].start(self.scenario.flags, now);
             self.settle(replica);
         }
     }
@@ -275,7 +275,7 @@ impl Simulation {
                         if let (Effect::Look { node }, true) = (&effect, response.status().is_success()) {
                             process.looked_at.insert(node.clone(), executed_at);
                         }
-                        answer::decode(&effect, &Keep::default(), &response)
+                        answer::decode(&effect, keep(), &response)
                     }
                     Heard::Opened(_) | Heard::Lost => answer::lost(&effect, "the connection was lost".to_owned()),
                 };

@@ -28,19 +28,19 @@ fn watches_that_end_leave_no_trace_in_a_quiet_cluster() {
 }
 
 #[test]
-fn three_hundred_nodes_that_flap_for_a_minute_are_at_most_two_status_writes_a_second() {
-    let mut story = Story::with(300, &json!({"maxUnhealthy": "10%"}));
+fn a_thousand_nodes_that_flap_for_a_minute_are_at_most_two_status_writes_a_second() {
+    let mut story = Story::with(1000, &json!({"maxUnhealthy": "10%"}));
     let status = format!("PATCH {}/{WORKERS}/status", crate::story::CHECKS);
     let (mut most, mut events) = (0, 0);
     for second in 0..60 {
         let before = story.simulation.asked().clone();
-        // Every tenth of a second another thirty change their minds.
-        for n in 0..300 {
-            match (second + n / 30) % 2 {
+        // Every tenth of a second another hundred change their minds.
+        for n in 0..1000 {
+            match (second + n / 100) % 2 {
                 0 => story.breaks(&format!("n{n}")),
                 _ => story.recovers(&format!("n{n}")),
             }
-            if n % 30 == 29 {
+            if n % 100 == 99 {
                 story.run(SECOND / 10);
             }
         }
@@ -53,20 +53,20 @@ fn three_hundred_nodes_that_flap_for_a_minute_are_at_most_two_status_writes_a_se
     assert!(events <= 120, "{events} events in a minute");
     story.expect(&[]);
     // And then it rests.
-    (0..300).for_each(|n| story.recovers(&format!("n{n}")));
+    (0..1000).for_each(|n| story.recovers(&format!("n{n}")));
     story.run(10 * SECOND);
     assert_eq!(story.written_within(10 * MINUTE), []);
-    assert_eq!(story.status(WORKERS)["healthyNodes"], 300);
+    assert_eq!(story.status(WORKERS)["healthyNodes"], 1000);
 }
 
 #[test]
-fn three_hundred_nodes_that_stay_unhealthy_by_turns_are_at_most_two_status_writes_a_second() {
-    let mut story = Story::with(300, &json!({"maxUnhealthy": "10%"}));
+fn a_thousand_nodes_that_stay_unhealthy_by_turns_are_at_most_two_status_writes_a_second() {
+    let mut story = Story::with(1000, &json!({"maxUnhealthy": "10%"}));
     let status = format!("PATCH {}/{WORKERS}/status", crate::story::CHECKS);
     let mut most = 0;
     for turn in 0..6 {
-        for n in 0..300 {
-            match (turn + n / 20) % 2 {
+        for n in 0..1000 {
+            match (turn + n / 60) % 2 {
                 0 => story.breaks(&format!("n{n}")),
                 _ => story.recovers(&format!("n{n}")),
             }

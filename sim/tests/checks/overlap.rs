@@ -2,7 +2,7 @@
 
 use http::Method;
 use resus_sim::clock::{MINUTE, SECOND};
-use resus_sim::scenario::template;
+use resus_sim::scenario::{Flags, template};
 use serde_json::json;
 
 use crate::story::{CHECKS, Story};
@@ -76,6 +76,25 @@ fn the_default_check_yields_to_one_that_somebody_wrote() {
     story.run(8 * SECOND);
     assert_eq!(owner(&mut story, "reboot n1"), "of-an-admin");
     assert!(story.held("nhc-worker-default", "n1").contains("of-an-admin"));
+}
+
+/// Once at each start: who deletes it does not want it.
+#[test]
+fn a_cluster_without_a_check_is_given_one_at_each_start_if_that_is_wanted() {
+    let mut story = Story::flagged(6, Flags { default_check: true, ..Flags::default() });
+    let path = format!("{CHECKS}/nhc-worker-default");
+    let labels = story.get(&path).expect("it exists")["metadata"]["labels"].clone();
+    assert_eq!(labels["app.kubernetes.io/managed-by"], "resus");
+    assert_eq!(story.condition("nhc-worker-default", "Disabled").map(|(status, _)| status).as_deref(), Some("False"));
+    story.delete(&path);
+    story.run(50 * MINUTE);
+    assert_eq!(story.get(&path), None);
+    story.restart_controller();
+    assert!(story.get(&path).is_some());
+    story.delete(&path);
+    story.check("of-an-admin", &json!({}));
+    story.restart_controller();
+    assert_eq!(story.get(&path), None);
 }
 
 /// A name alone does not make a check the default one.

@@ -1,7 +1,7 @@
 //! Too many at once: thresholds, zones, storms and their cooldown.
 
 use resus_sim::clock::{MINUTE, SECOND};
-use resus_sim::scenario::ZONE;
+use resus_sim::scenario::{Flags, ZONE};
 use serde_json::json;
 
 use crate::story::{Story, WORKERS};
@@ -145,4 +145,20 @@ fn exactly_the_limit_is_allowed_and_one_more_is_not() {
         story.run(8 * SECOND);
         assert_eq!(story.remediations().len(), started);
     }
+}
+
+#[test]
+fn at_the_limit_nothing_starts_where_the_stricter_reading_is_asked_for() {
+    let mut story = Story::flagged(6, Flags { short_circuit_at_limit: true, ..Flags::default() });
+    story.check(WORKERS, &json!({"maxUnhealthy": 1}));
+    story.run(10 * SECOND);
+    story.breaks("n1");
+    story.run(50 * MINUTE);
+    story.expect(&[]);
+    assert_eq!(story.condition(WORKERS, "RemediationAllowed"), Some(("False".to_owned(), "TooManyUnhealthy".to_owned())));
+    let told = story.events("RemediationSkipped");
+    assert!(told.len() == 1 && told[0].contains("1 of 6 nodes are not healthy"), "{told:?}");
+    story.change_check(WORKERS, &json!({"maxUnhealthy": 2}));
+    story.run(2 * SECOND);
+    story.expect(&["reboot n1"]);
 }

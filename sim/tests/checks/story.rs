@@ -4,7 +4,7 @@ use http::{Method, Request};
 use resus_sim::Simulation;
 use resus_sim::clock::{EPOCH, MINUTE, Millis, SECOND, rfc3339, wall};
 use resus_sim::happening::{Happening, What};
-use resus_sim::scenario::{Act, ProviderSpec, Scenario, WORKER, template};
+use resus_sim::scenario::{Act, Flags, ProviderSpec, Scenario, WORKER, template};
 use serde_json::{Value, json};
 
 /// About the end of each hour the server ends its watches, and for some seconds a controller is in doubt: what a story
@@ -38,8 +38,12 @@ impl Drop for Story {
 impl Story {
     /// Nodes `n0` and so on, all ready, and a controller that leads.
     pub fn of(nodes: usize) -> Story {
+        Story::flagged(nodes, Flags::default())
+    }
+
+    pub fn flagged(nodes: usize, flags: Flags) -> Story {
         let provider = ProviderSpec { idle: true, ..ProviderSpec::default() };
-        let mut story = Story::play(Scenario { provider, ends_at: Millis::MAX, ..Scenario::calm(1, 0) });
+        let mut story = Story::play(Scenario { provider, flags, ends_at: Millis::MAX, ..Scenario::calm(1, 0) });
         (0..nodes).for_each(|n| story.add_node(&format!("n{n}"), &json!({WORKER: ""})));
         story.run(10 * SECOND);
         story
@@ -128,6 +132,27 @@ impl Story {
             "apiVersion": "provider.test/v1", "kind": format!("{kind}RemediationTemplate"), "metadata": metadata, "spec": spec,
         });
         self.create(&format!("{PROVIDED}/{}remediationtemplates", kind.to_lowercase()), &body);
+    }
+
+    /// A kind of somebody else, of which anything goes.
+    pub fn define(&mut self, group: &str, version: &str, kind: &str, scope: &str) {
+        let singular = kind.to_lowercase();
+        let plural = format!("{singular}s");
+        let version = json!({
+            "name": version, "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+        });
+        let names = json!({"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": singular});
+        let body = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {"group": group, "scope": scope, "names": names, "versions": [version]},
+        });
+        self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &body);
+    }
+
+    pub fn add_namespace(&mut self, name: &str) {
+        self.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
     }
 
     pub fn restart_controller(&mut self) {

@@ -89,18 +89,7 @@ fn a_kind_that_nobody_serves_is_told_and_picked_up_when_it_is_served() {
     is_disabled(&mut story, "RemediationTemplateNotFound");
     story.breaks("n1");
     for kind in ["LateRemediationTemplate", "LateRemediation"] {
-        let plural = format!("{}s", kind.to_lowercase());
-        let version = json!({
-            "name": "v1", "served": true, "storage": true,
-            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-        });
-        let names = json!({"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()});
-        let body = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{plural}.late.test")},
-            "spec": {"group": "late.test", "scope": "Namespaced", "names": names, "versions": [version]},
-        });
-        story.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &body);
+        story.define("late.test", "v1", kind, "Namespaced");
     }
     story.run(20 * SECOND);
     let late = "/apis/late.test/v1/namespaces/provider";
