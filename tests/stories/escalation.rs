@@ -21,16 +21,31 @@ fn steps(templates: [(&str, &str); 2]) -> Value {
     json!([step(1, templates[0]), step(2, templates[1])])
 }
 
+/// Reboots a node, and then turns its power off and on.
+pub fn two_steps() -> Value {
+    let steps = steps([("RebootRemediation", "reboot"), ("PowerRemediation", "power")]);
+    json!({"remediationTemplate": null, "escalatingRemediations": steps})
+}
+
 async fn names(stage: &Stage, kind: &str) -> Vec<String> {
     let all = stage.objects_api(kind).list(&ListParams::default()).await.expect("they can be listed");
     all.items.into_iter().filter_map(|object| object.metadata.name).collect()
 }
 
-async fn until_powered(stage: &Stage, within: Duration, expected: &[&str]) {
+pub async fn until_powered(stage: &Stage, within: Duration, expected: &[&str]) {
     until(within, &format!("the second step is taken on {expected:?}"), || async {
         (names(stage, "PowerRemediation").await == expected).then_some(())
     })
     .await;
+}
+
+/// The first step is marked with when it was given up.
+pub async fn until_given_up(stage: &Stage, within: Duration, node: &str) {
+    let marked = until(within, &format!("the first step of {node} is marked"), || async {
+        annotation(&stage.remediations_api().get(node).await.ok()?, TIMED_OUT).map(str::to_owned)
+    })
+    .await;
+    assert!(marked.parse::<jiff::Timestamp>().is_ok(), "{marked}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,9 +53,7 @@ async fn the_next_step_follows_a_failure_at_once_and_a_time_out_in_time() {
     let Some(stage) = stage(Cluster::builder()).await else { return };
     stage.power_provider().await;
     stage.nodes(4).await;
-    let escalates = json!({"remediationTemplate": null, "escalatingRemediations":
-        steps([("RebootRemediation", "reboot"), ("PowerRemediation", "power")])});
-    stage.check_with("workers", "50%", escalates).await;
+    stage.check_with("workers", "50%", two_steps()).await;
     let kubeconfig = stage.account().await;
     let controller = stage.controller_with("controller", &kubeconfig, &["--metrics-bind-address=127.0.0.1:0"]);
     stage.condition("n1", "Ready", "False", 60).await;
@@ -51,10 +64,7 @@ async fn the_next_step_follows_a_failure_at_once_and_a_time_out_in_time() {
     stage.provider_says("RebootRemediation", "n1", "Succeeded", "False").await;
     until_powered(&stage, SOON, &["n1"]).await;
     let failed = stage.remediations_api().get("n1").await.expect("the first step stays");
-    let marked = until(SOON, "it is marked", || async {
-        annotation(&stage.remediations_api().get("n1").await.ok()?, TIMED_OUT).map(str::to_owned)
-    });
-    assert!(marked.await.parse::<jiff::Timestamp>().is_ok());
+    until_given_up(&stage, SOON, "n1").await;
     let began_at = created_at(&failed);
     stage.provider_says("PowerRemediation", "n1", "Succeeded", "False").await;
     stage.until_held("workers", "n1", "by hand").await;

@@ -1,21 +1,43 @@
 //! The API server restarts, etcd stands still, watches are cut, expire, or are refused: afterwards the state is right.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use resus_harness::{Action, Cluster, Process, Proxy, holds_for, until};
+use resus_harness::{Action, Asked, Cluster, Process, Proxy, Rule, holds_for, until};
 
 use crate::stage::{SOON, Stage, stage};
 
 /// With a controller that leads, through a proxy.
 async fn running(nodes: usize, seconds: u32) -> Option<(Stage, Proxy, Process)> {
     let stage = stage(Cluster::builder().audit(true)).await?;
-    stage.nodes(nodes).await;
     stage.check("workers", seconds, "50%").await;
+    let (proxy, controller) = begin(&stage, nodes).await;
+    Some((stage, proxy, controller))
+}
+
+/// When there is a check.
+pub async fn begin(stage: &Stage, nodes: usize) -> (Proxy, Process) {
+    stage.nodes(nodes).await;
     let proxy = Proxy::in_front_of(&stage.cluster).await.expect("the proxy starts");
     let kubeconfig = stage.account_through(&proxy).await;
     let controller = stage.controller("controller", &kubeconfig);
     stage.until_status("workers", "the check is served", |status| status["phase"] == "Enabled").await;
-    Some((stage, proxy, controller))
+    (proxy, controller)
+}
+
+/// 429 for every second write, until it is removed.
+pub fn refuse_every_second_write(proxy: &Proxy) -> Rule {
+    let writes = AtomicUsize::new(0);
+    let is_second = move |asked: &Asked| asked.method != "GET" && writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+    proxy.rule(is_second, Action::too_many_requests(Duration::from_secs(1))).always()
+}
+
+/// 410 for each attempt to watch: lists alone must do. Returns when it has been felt.
+pub async fn expire_every_watch(proxy: &Proxy) -> Rule {
+    let gone = proxy.rule(|asked| asked.path.contains("watch=true"), Action::gone()).always();
+    proxy.cut_all().await;
+    gone.reached_times(8).await;
+    gone
 }
 
 /// Whether everything still works: a node breaks and recovers.
@@ -79,10 +101,7 @@ async fn watches_are_cut_and_expire() {
         proxy.cut_all().await;
         works(&stage, node).await;
     }
-    // Each attempt to watch is told that its version is too old: lists alone must do.
-    let gone = proxy.rule(|asked| asked.path.contains("watch=true"), Action::gone()).always();
-    proxy.cut_all().await;
-    gone.reached_times(8).await;
+    let gone = expire_every_watch(&proxy).await;
     works(&stage, "n4").await;
     assert!(gone.hits() < 100, "{} attempts: each waits longer than the one before", gone.hits());
     gone.remove().await;
@@ -93,13 +112,7 @@ async fn watches_are_cut_and_expire() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_second_write_is_refused() {
     let Some((stage, proxy, _controller)) = running(6, 5).await else { return };
-    let counter = std::sync::atomic::AtomicUsize::new(0);
-    let busy = proxy
-        .rule(
-            move |asked| asked.method != "GET" && counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(2),
-            Action::too_many_requests(Duration::from_secs(1)),
-        )
-        .always();
+    let busy = refuse_every_second_write(&proxy);
     for node in ["n1", "n2", "n3"] {
         works(&stage, node).await;
     }

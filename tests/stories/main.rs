@@ -3,6 +3,7 @@
 mod crash;
 mod default_check;
 mod escalation;
+mod escalation_faults;
 mod faults;
 mod guards;
 mod kinds;
