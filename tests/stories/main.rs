@@ -8,6 +8,7 @@ mod faults;
 mod guards;
 mod kinds;
 mod leader;
+mod load;
 mod openshift;
 mod outside;
 mod quiet;
