@@ -3,7 +3,6 @@
 //! Facts are parsed once, at the edge (crate `k8s`), and are small: a Node of 11 KB leaves less than 2 KB
 //! here. An object that cannot be used is a fact too ([`Invalid`]), with the sentence that says why.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +82,11 @@ impl Node {
         self.conditions.iter().any(|condition| &*condition.kind == READY && condition.status == Status::True)
     }
 
+    /// Whether it is ready or not, it has said so.
+    pub fn has_reported(&self) -> bool {
+        self.conditions.iter().any(|condition| &*condition.kind == READY)
+    }
+
     pub fn is_confirmed_healthy(&self) -> bool {
         self.annotations.iter().any(|(key, _)| &**key == CONFIRMED_HEALTHY)
     }
@@ -154,51 +158,74 @@ pub struct Taint {
     pub effect: Box<str>,
 }
 
-/// Labels packed into one text, `key=value` after `key=value` in the order of these: no key may contain `=`, and two
-/// allocations in place of thirty are what keeps 5,000 nodes small.
+/// Labels, packed, and without the keys where another node has the same: every plan asks every node for some of them, and
+/// what takes long there is to fetch what is scattered over the memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Labels {
-    text: Box<str>,
-    /// Where each label begins: every plan asks every node for some, so they are found without reading all.
-    begins: Box<[u32]>,
+    /// In order.
+    keys: Arc<Texts>,
+    values: Texts,
 }
 
 impl Labels {
     pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.begins.binary_search_by(|begin| in_order(&self.text[*begin as usize..], key)).ok()?;
-        self.label(at).get(key.len() + 1..)
+        self.keys.position(key).map(|at| self.values.get(at))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        (0..self.begins.len()).filter_map(|at| self.label(at).split_once('='))
+        self.keys.iter().zip(self.values.iter())
     }
 
-    fn label(&self, at: usize) -> &str {
-        let end = self.begins.get(at + 1).map_or(self.text.len(), |begin| *begin as usize);
-        &self.text[self.begins[at] as usize..end]
+    /// If they are the same, they need not be kept twice.
+    pub fn share_keys(&mut self, other: &Labels) {
+        if self.keys == other.keys {
+            self.keys = other.keys.clone();
+        }
     }
-}
-
-/// Of keys, or of texts that begin with a key and `=`.
-fn in_order(one: &str, other: &str) -> Ordering {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    let both = one.len().min(other.len());
-    let next = |text: &[u8]| text.get(both).copied().unwrap_or(b'=');
-    one[..both].cmp(&other[..both]).then_with(|| next(one).cmp(&next(other)))
 }
 
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(labels: I) -> Labels {
-        let mut labels: Vec<(K, V)> = labels.into_iter().filter(|(key, _)| !key.as_ref().contains('=')).collect();
-        labels.sort_by(|(one, _), (other, _)| in_order(one.as_ref(), other.as_ref()));
+        let mut labels: Vec<(K, V)> = labels.into_iter().collect();
+        labels.sort_by(|(one, _), (other, _)| one.as_ref().cmp(other.as_ref()));
         labels.dedup_by(|(one, _), (other, _)| one.as_ref() == other.as_ref());
-        let length = labels.iter().map(|(key, value)| key.as_ref().len() + 1 + value.as_ref().len()).sum();
-        let (mut text, mut begins) = (String::with_capacity(length), Vec::with_capacity(labels.len()));
-        for (key, value) in &labels {
-            begins.push(u32::try_from(text.len()).expect("no object of the API is nearly as large"));
-            text.extend([key.as_ref(), "=", value.as_ref()]);
-        }
-        Labels { text: text.into(), begins: begins.into() }
+        let keys = Texts::of(labels.iter().map(|(key, _)| key.as_ref()));
+        Labels { keys: Arc::new(keys), values: Texts::of(labels.iter().map(|(_, value)| value.as_ref())) }
+    }
+}
+
+/// Several texts in two allocations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Texts {
+    all: Box<str>,
+    ends: Box<[u32]>,
+}
+
+impl Texts {
+    fn of<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Texts {
+        let end = |end: &mut usize, text: &str| {
+            *end += text.len();
+            Some(u32::try_from(*end).expect("no object of the API is nearly as large"))
+        };
+        Texts { ends: texts.clone().scan(0, |sum, text| end(sum, text)).collect(), all: texts.collect() }
+    }
+
+    fn get(&self, at: usize) -> &str {
+        let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[begin as usize..self.ends[at] as usize]
+    }
+
+    /// Most differ by their length already.
+    fn position(&self, text: &str) -> Option<usize> {
+        let mut end = 0;
+        self.ends.iter().position(|next| {
+            let begin = std::mem::replace(&mut end, *next as usize);
+            end - begin == text.len() && self.all.as_bytes()[begin..end] == *text.as_bytes()
+        })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.ends.len()).map(|at| self.get(at))
     }
 }
 

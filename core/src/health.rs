@@ -11,8 +11,10 @@ pub struct Known {
     /// Parallel to `node.conditions`.
     pub since: Box<[Mono]>,
     pub created: Mono,
-    /// Asked of every node by every plan, so it is found out once, when the node is seen.
+    // Asked of every node by every plan, so both are found out once, when the node is seen.
     pub is_control_plane: bool,
+    /// Whether it is ready or not, it has said so.
+    pub has_reported: bool,
     /// Its newest object could not be read: what stands here is what was known before.
     pub unreadable: Option<Name>,
 }
@@ -70,7 +72,7 @@ pub fn assess(known: &Known, policy: &Policy, now: Mono) -> Health {
 
 /// The first millisecond at which the rule's time is over, strictly.
 fn due(known: &Known, rule: &Rule) -> Option<(Mono, Match)> {
-    let at = known.node.conditions.iter().position(|c| c.kind == rule.kind && c.status == rule.status)?;
+    let at = known.node.conditions.iter().position(|c| c.status == rule.status && c.kind == rule.kind)?;
     let condition = &known.node.conditions[at];
     let found = Match {
         kind: condition.kind.clone(),
@@ -83,19 +85,15 @@ fn due(known: &Known, rule: &Rule) -> Option<(Mono, Match)> {
 
 /// A node that is there but never says that it is, or is not, ready.
 fn never_started(known: &Known, policy: &Policy) -> Option<(Mono, Match)> {
-    let timeout = policy.startup_timeout.filter(|_| !has_reported(known))?;
+    let timeout = policy.startup_timeout.filter(|_| !known.has_reported)?;
     let (kind, status) = (READY.into(), Status::Other("missing".into()));
     let found = Match { kind, status, since: known.node.created_at, lasts_for: timeout };
     Some((known.created.after(timeout).shift(1), found))
-}
-
-fn has_reported(known: &Known) -> bool {
-    known.node.conditions.iter().any(|condition| &*condition.kind == READY)
 }
 
 /// A condition that only some nodes report (a problem detector's, say) never matches where it is absent.
 /// `Ready` is every kubelet's: where it is asked for and absent, the node cannot be called healthy.
 fn never_reported(known: &Known, rules: &[Rule]) -> Option<Box<str>> {
     let asked = rules.iter().any(|rule| &*rule.kind == READY);
-    (asked && !has_reported(known)).then(|| READY.into())
+    (asked && !known.has_reported).then(|| READY.into())
 }

@@ -113,7 +113,7 @@ impl World {
         freshened || changed
     }
 
-    pub(super) fn node_seen(&mut self, node: Node, now: Now) -> bool {
+    pub(super) fn node_seen(&mut self, mut node: Node, now: Now) -> bool {
         self.mark_seen(&Source::Nodes, &node.name);
         self.unreadable.remove(&node.name);
         let listing = self.is_listing(&Source::Nodes);
@@ -132,8 +132,12 @@ impl World {
         let since = self.anchors(&node, now);
         let same = self.nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
         let created = same.map_or_else(|| self.clock.anchor(node.created_at, now), |known| known.created);
-        let is_control_plane = node.is_control_plane();
-        self.nodes.insert(node.name.clone(), Known { node, since, created, is_control_plane, unreadable: None });
+        let (is_control_plane, has_reported) = (node.is_control_plane(), node.has_reported());
+        // Itself, or its neighbour by name, which often is of the same kind.
+        if let Some((_, known)) = self.nodes.range(..=node.name.clone()).next_back() {
+            node.labels.share_keys(&known.node.labels);
+        }
+        self.nodes.insert(node.name.clone(), Known { node, since, created, is_control_plane, has_reported, unreadable: None });
         true
     }
 
