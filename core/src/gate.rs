@@ -20,6 +20,13 @@ pub struct Tally {
     pub leftovers: usize,
 }
 
+impl Tally {
+    pub fn count(&mut self, is_healthy: bool) {
+        self.targets += 1;
+        self.not_healthy += usize::from(!is_healthy);
+    }
+}
+
 /// Why nothing may start, whatever the number of unhealthy nodes; the next step of an escalation neither.
 pub fn paused(policy: &Policy) -> Option<Because> {
     (!policy.pause_requests.is_empty()).then(|| Because::Paused { requests: policy.pause_requests.clone() })

@@ -275,18 +275,18 @@ pub fn events(check: &Check, findings: &Findings, desired: &CheckStatus, now: Wa
     for found in &findings.unhealthy {
         let (node, before) = (&found.node.name, known.get(&found.node.name));
         // A node that becomes unhealthy again later is another event.
-        let id = format!("{node}/{}", found.because.as_ref().map(anchor).unwrap_or_default());
+        let id = || format!("{node}/{}", found.because.as_ref().map(anchor).unwrap_or_default());
         if let (Some(because), None) = (&found.because, before) {
-            detected.push((node.clone(), id.clone(), format!("node {node}: {because}")));
+            detected.push((node.clone(), id(), format!("node {node}: {because}")));
             if found.label_is_empty {
                 let text = format!("node {node}: the label {EXCLUDE_LABEL} has no value and excludes nothing: write \"true\"");
-                labels.push((node.clone(), id.clone(), text));
+                labels.push((node.clone(), id(), text));
             }
         }
         if let Some(held) = found.held.as_ref().filter(|_| before.is_none_or(|before| before.held != found.node.held)) {
             let list = if *held == Because::NoTemplateLeft { &mut exhausted } else { &mut skipped };
             let held_before = before.and_then(|before| before.held.as_deref()).unwrap_or_default();
-            list.push((node.clone(), format!("{id}/{held_before}/{held}"), format!("node {node}: {held}")));
+            list.push((node.clone(), format!("{}/{held_before}/{held}", id()), format!("node {node}: {held}")));
         }
     }
     events.extend(alike(check, false, reasons::EVENT_DETECTED_UNHEALTHY, "became unhealthy", detected, now));

@@ -297,20 +297,23 @@ impl<'a> Draft<'a> {
 
 /// Overall, without the zones that are dark; and those.
 fn tally(policy: &Policy, targets: &[Target], leftovers: usize, limit: Limit) -> (Tally, BTreeMap<Name, Because>) {
+    let dark = match policy.topology_key {
+        Some(_) => gate::dark_zones(policy, &zones(targets), limit),
+        None => BTreeMap::new(),
+    };
+    let mut overall = Tally { leftovers, ..Tally::default() };
+    for target in targets.iter().filter(|target| dark.is_empty() || !dark.contains_key(target.zone)) {
+        overall.count(target.is_healthy());
+    }
+    (overall, dark)
+}
+
+fn zones<'a>(targets: &[Target<'a>]) -> BTreeMap<&'a str, Tally> {
     let mut zones: BTreeMap<&str, Tally> = BTreeMap::new();
     for target in targets {
-        let zone = zones.entry(target.zone).or_default();
-        zone.targets += 1;
-        zone.not_healthy += usize::from(!target.is_healthy());
+        zones.entry(target.zone).or_default().count(target.is_healthy());
     }
-    let dark = if policy.topology_key.is_some() { gate::dark_zones(policy, &zones, limit) } else { BTreeMap::new() };
-    let lit = zones.iter().filter(|(zone, _)| !dark.contains_key(**zone)).map(|(_, tally)| tally);
-    let overall = lit.fold(Tally { leftovers, ..Tally::default() }, |sum, zone| Tally {
-        targets: sum.targets + zone.targets,
-        not_healthy: sum.not_healthy + zone.not_healthy,
-        ..sum
-    });
-    (overall, dark)
+    zones
 }
 
 /// The remediations that this check owns, by node.
