@@ -45,10 +45,15 @@ pub struct Settings {
 const INPUTS_MAX: usize = 256;
 /// The loop turns at least this often, so that its health can be seen from outside.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
-/// In a storm every answer and every event is a change. Planning gets a tenth of the time at most: what comes meanwhile
-/// is planned for together, at the latest after `REST_MAX`, which nobody notices beside time-outs of minutes.
-const REST_FACTOR: u32 = 9;
+/// When many nodes fail, every answer and every event is a change; what comes within this is planned for together.
+const REST_MIN: Duration = Duration::from_millis(10);
+/// In a storm that lasts, planning gets a twentieth of the time, but pauses no longer than `REST_MAX`, which nobody notices
+/// beside time-outs of minutes.
+const REST_FACTOR: u32 = 20;
 const REST_MAX: Duration = Duration::from_millis(50);
+/// Rest that was taken while there was nothing to do counts: a hundred nodes that fail at once after it are planned for
+/// without any but the shortest pauses.
+const REST_SAVED_MAX: Duration = Duration::from_secs(20);
 /// A stopping process waits this long for its last answers: longer than any request may take.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
 
@@ -74,6 +79,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         tasks: JoinSet::new(),
         decided: BTreeMap::new(),
         rests_until: Instant::now(),
+        rest_owed_until: Instant::now(),
         led: false,
         foreign: Vec::new(),
         detectors_off: Vec::new(),
@@ -159,6 +165,8 @@ struct Pump {
     decided: BTreeMap<(Name, Name), (Verdict, Because)>,
     /// Not to plan again before.
     rests_until: Instant,
+    /// When all planning so far is made up for by rest.
+    rest_owed_until: Instant,
     led: bool,
     /// Checks that are not ours, as they were told last.
     foreign: Vec<Name>,
@@ -208,7 +216,10 @@ impl Pump {
             self.telemetry.sent(&effect.key());
             self.send(effect, plan.leads_until);
         }
-        self.rests_until = Instant::now() + (began.elapsed() * REST_FACTOR).min(REST_MAX);
+        let saved_since = began.checked_sub(REST_SAVED_MAX).unwrap_or(began);
+        let ended = Instant::now();
+        self.rest_owed_until = self.rest_owed_until.max(saved_since) + (ended - began) * REST_FACTOR;
+        self.rests_until = self.rest_owed_until.clamp(ended + REST_MIN, ended + REST_MAX);
         let latest = began + TURN_WITHIN;
         plan.wake_at.map_or(latest, |at| self.clock.instant(at).min(latest))
     }

@@ -22,7 +22,7 @@ use crate::watcher::keep;
 const TIMEOUT: Millis = REQUEST_TIMEOUT.as_millis() as Millis;
 /// Between the plan and the moment at which a request leaves the process.
 const DEPARTS_WITHIN: Millis = 3;
-/// Planning has a tenth of the time at most, and so rests up to this long.
+/// Planning rests up to this long, so that it does not take all the time.
 const REST_MAX: Millis = 50;
 
 impl Simulation {
