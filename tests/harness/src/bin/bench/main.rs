@@ -20,7 +20,6 @@ use tokio::time::{Instant, interval, timeout};
 
 use measure::{FAIL_AT_ONCE, Round};
 use report::Report;
-use resus_core::plan::REQUESTS_MAX;
 use stage::Stage;
 
 const NODES: usize = 5000;
@@ -76,8 +75,8 @@ async fn measure_all(stage: &Stage, pid: u32) -> Result<Report> {
 async fn measure_round(stage: &Stage, usage: &usage::Usage, number: usize) -> Result<Round> {
     let of = format!("round {} of {ROUNDS}", number + 1);
     let plain = format!("{of}: {FAIL_AT_ONCE} plain round trips");
-    let alone = step(&format!("{plain}, one at a time"), STEP_WITHIN, measure::round_trip(stage, number, 1)).await?;
-    let together = step(&format!("{plain} at once"), STEP_WITHIN, measure::round_trip(stage, number, REQUESTS_MAX)).await?;
+    let alone = step(&format!("{plain}, one at a time"), STEP_WITHIN, measure::alone(stage, number)).await?;
+    let together = step(&format!("{plain} at once"), STEP_WITHIN, measure::together(stage, number)).await?;
     let failed = step(&format!("{of}: {FAIL_AT_ONCE} nodes fail"), STEP_WITHIN, measure::failure(stage, number)).await?;
     let recovered = step(&format!("{of}: they recover"), STEP_WITHIN, measure::recovery(stage, number)).await?;
     let beat = step(&format!("{of}: silence, then heartbeats"), STEP_WITHIN, measure::heartbeats(stage, usage, number)).await?;

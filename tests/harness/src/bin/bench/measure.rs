@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use futures::stream::{self, StreamExt as _};
 use jiff::SignedDuration;
+use resus_core::plan::REQUESTS_MAX;
 use serde_json::json;
 use tokio::time::{Instant, interval};
 
@@ -54,20 +55,36 @@ pub struct Storm {
     pub remediations: usize,
 }
 
-/// From a request to its watch event, with no controller in between, and with so many such requests under way.
-pub async fn round_trip(stage: &Stage, round: usize, at_once: usize) -> Result<Vec<Duration>> {
-    let names: BTreeSet<String> = (0..FAIL_AT_ONCE).map(|n| format!("round-trip-{round}-{at_once}-{n}")).collect();
+/// From a request to its watch event, one at a time, with no controller in between.
+pub async fn alone(stage: &Stage, round: usize) -> Result<Vec<Duration>> {
+    let (sent, seen) = create(stage, format!("alone-{round}"), 1).await?;
+    Ok(lags(&sent, &seen))
+}
+
+/// The same of a hundred that are wanted at once, with as many under way as the controller allows itself. The time counts
+/// from when they are wanted, as it does for a node that has failed and waits for its turn.
+pub async fn together(stage: &Stage, round: usize) -> Result<Vec<Duration>> {
+    let (sent, seen) = create(stage, format!("together-{round}"), REQUESTS_MAX).await?;
+    let wanted_at = sent.values().min().copied().context("something was created")?;
+    let wanted = sent.into_keys().map(|name| (name, wanted_at)).collect();
+    Ok(lags(&wanted, &seen))
+}
+
+/// When each was sent, and when a watch showed it.
+async fn create(stage: &Stage, prefix: String, at_once: usize) -> Result<(Seen, Seen)> {
+    let names: BTreeSet<String> = (0..FAIL_AT_ONCE).map(|n| format!("{prefix}-{n}")).collect();
     let watch = Watch::open(&stage.api, CONFIG_MAPS).await?;
-    let create = api::at_most(
-        at_once,
-        names.iter().map(|name| async move {
+    let one = |name: &String| {
+        let name = name.clone();
+        async move {
             let sent_at = Instant::now();
             api::create(&stage.api, CONFIG_MAPS, &json!({"metadata": {"name": name}})).await?;
-            Ok((name.clone(), sent_at))
-        }),
-    );
-    let (sent, seen) = tokio::try_join!(create, watch.until_all(names.clone(), Sign::Appears))?;
-    Ok(lags(&sent.into_iter().collect(), &seen))
+            Ok((name, sent_at))
+        }
+    };
+    let (sent, seen) =
+        tokio::try_join!(api::at_most(at_once, names.iter().map(one)), watch.until_all(names.clone(), Sign::Appears))?;
+    Ok((sent.into_iter().collect(), seen))
 }
 
 /// From our watch showing the failed node to our watch showing its remediation.
