@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams};
 use resus_harness::{Cluster, Process, run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -42,6 +42,39 @@ async fn health_readiness_and_metrics_are_served() {
     .await;
     assert!(get(&probes, "/healthz").await.starts_with("HTTP/1.1 200"));
     stage.cluster.apiserver().restart().await.expect("it comes back");
+}
+
+/// A node has series while something is done about it, and what is left of them goes with its Node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_series_of_a_node_go_with_it() {
+    let Some(stage) = stage(Cluster::builder()).await else { return };
+    stage.nodes(3).await;
+    stage.check("workers", 5, "1").await;
+    let kubeconfig = stage.account().await;
+    let controller = stage.controller_with("controller", &kubeconfig, &["--metrics-bind-address=127.0.0.1:0"]);
+    let metrics = address(&controller, "serving metrics").await;
+    let until_series = async |metric: &str, there: bool| {
+        let series = format!(r#"nodehealthcheck_{metric}{{name="n1",namespace="provider",remediation="RebootRemediation""#);
+        until(SOON, &format!("{series} is there: {there}"), || async {
+            (get(&metrics, "/metrics").await.contains(&series) == there).then_some(())
+        })
+        .await;
+    };
+    stage.condition("n1", "Ready", "False", 60).await;
+    until_series("ongoing_remediation", true).await;
+    until_series("old_remediation_cr", false).await;
+    // As after two days.
+    let flag =
+        ["annotate", "-n", "provider", "rebootremediation", "n1", "nodehealthcheck.medik8s.io/old-remediation-cr-flag=flagon"];
+    stage.kubectl(&flag).await;
+    until_series("old_remediation_cr", true).await;
+    stage.condition("n1", "Ready", "True", 0).await;
+    until_series("ongoing_remediation", false).await;
+    until_series("old_remediation_cr", false).await;
+    until_series("unhealthy_node_duration_seconds_count", true).await;
+    stage.nodes_api().delete("n1", &DeleteParams::default()).await.expect("a Node can be deleted");
+    until_series("unhealthy_node_duration_seconds_count", false).await;
+    assert!(!get(&metrics, "/metrics").await.contains("n1"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use crate::model::{Cluster, Fate, at_most, remediation};
 use resus_core::effect::{Effect, EffectKey};
-use resus_core::facts::{Amount, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, Source, Threshold, Version};
+use resus_core::facts::{Amount, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, Source, Status, Threshold, Version};
 use resus_core::input::{Answer, Fact, Gone, Input};
+use resus_core::nhc::CheckStatus;
 use resus_core::plan::{Plan, plan};
+use resus_core::reasons;
 use resus_core::time::Wall;
 
 fn name(node: &str) -> Name {
@@ -248,6 +250,33 @@ fn a_kind_that_goes_is_noticed_although_discovery_lags() {
         cluster.time += 1_000;
     }
     assert!((3..10).contains(&asked), "asked {asked} times, then no more");
+}
+
+/// The reference read "not found" out of whatever discovery said, and disabled the check.
+#[test]
+fn discovery_that_fails_disables_no_check() {
+    for fate in [Fate::Refused, Fate::LostBefore] {
+        let mut cluster = settled();
+        let enabled = cluster.check.status.clone();
+        cluster.restart();
+        cluster.set_broken(&name("n1"), true);
+        for _ in 0..60 {
+            cluster.hear_all();
+            cluster.turn();
+            while let Some(effect) = cluster.requests.front() {
+                let asks = matches!(effect, Effect::Discover { .. });
+                cluster.execute(0, if asks { fate } else { Fate::Done });
+            }
+            cluster.time += 1_000;
+        }
+        assert!(cluster.remediated().is_empty(), "{fate:?}: nothing is known of the kinds");
+        let is_disabled = |status: &CheckStatus| {
+            status.conditions.iter().any(|condition| &*condition.kind == reasons::DISABLED && condition.status == Status::True)
+        };
+        assert!(!is_disabled(&enabled) && !is_disabled(&cluster.check.status), "{fate:?}");
+        cluster.run_well(60_000);
+        assert_eq!(cluster.remediated(), [name("n1")], "{fate:?}");
+    }
 }
 
 #[test]

@@ -170,6 +170,9 @@ fn steps_are_tried_in_the_order_of_their_numbers_wherever_they_stand() {
     story.breaks("n1");
     story.run(8 * SECOND);
     story.expect(&["reboot n1"]);
+    story.recovers("n1");
+    story.run(5 * SECOND);
+    assert_eq!(story.written_within(10 * MINUTE), [], "nor is the status written because of it");
 }
 
 #[test]

@@ -1,9 +1,14 @@
 //! Leases on nodes: others' are respected, ours are held and given back.
 
-use resus_sim::clock::{MINUTE, SECOND};
-use serde_json::json;
+use resus_sim::clock::{MINUTE, Millis, SECOND};
+use resus_sim::scenario::template;
+use serde_json::{Value, json};
 
 use crate::story::{CHECKS, HOUR, Story, WORKERS, millis, steps};
+
+fn ends_at(lease: &Value) -> Millis {
+    millis(&lease["renewTime"]) + lease["leaseDurationSeconds"].as_i64().expect("it has one") * SECOND
+}
 
 #[test]
 fn a_node_that_somebody_else_holds_is_left_alone_until_the_lease_ends_and_then_taken_over() {
@@ -44,8 +49,7 @@ fn the_lease_is_held_while_the_remediation_exists_renewed_over_hours_and_then_gi
     for _ in 0..50 {
         story.run(7 * MINUTE);
         let lease = story.lease("n1").expect("it is held");
-        let until = millis(&lease["renewTime"]) + lease["leaseDurationSeconds"].as_i64().expect("it has one") * SECOND;
-        assert!(until > story.now(), "it has been renewed: {lease}");
+        assert!(ends_at(&lease) > story.now(), "it has been renewed: {lease}");
         assert_eq!(lease["acquireTime"], first["acquireTime"]);
         assert_eq!(lease["leaseTransitions"], first["leaseTransitions"]);
     }
@@ -60,6 +64,45 @@ fn the_lease_outlasts_the_step_of_an_escalation() {
     story.breaks("n1");
     story.run(10 * SECOND);
     assert_eq!(story.lease("n1").expect("it is held")["leaseDurationSeconds"], 31 * 60);
+}
+
+/// The reference looked up the time of a step by its kind, and so took that of the first.
+#[test]
+fn each_of_two_steps_of_one_kind_has_its_own_time_and_a_lease_that_lasts_as_long() {
+    let mut story = Story::of(6);
+    for name in ["soft", "hard"] {
+        story.add_template("Reboot", name, &json!({"template": {"spec": {"how": name}}}), &json!({}));
+    }
+    let step = |order: i64, name: &str, timeout: &str| json!({"remediationTemplate": template(name), "order": order, "timeout": timeout});
+    story.check(WORKERS, &json!({"escalatingRemediations": [step(1, "soft", "5m"), step(2, "hard", "40m")]}));
+    story.run(5 * SECOND);
+    story.breaks("n1");
+    story.run(10 * SECOND);
+    assert_eq!(story.lease("n1").expect("it is held")["leaseDurationSeconds"], 6 * 60);
+    story.run(6 * MINUTE);
+    assert_eq!(story.remediation("reboot n1")["spec"]["how"], "hard");
+    let second_at = story.created_at("reboot n1");
+    while story.now() < second_at + 39 * MINUTE {
+        assert!(story.lease("n1").is_some_and(|lease| ends_at(&lease) > story.now()), "it is held all along");
+        assert!(!story.held(WORKERS, "n1").contains("by hand"), "the second step has its own time");
+        story.run(MINUTE);
+    }
+    story.run(2 * MINUTE);
+    assert!(story.held(WORKERS, "n1").contains("by hand"));
+}
+
+/// What runs is looked after, whatever keeps more from starting.
+#[test]
+fn neither_a_pause_nor_a_full_threshold_lets_a_lease_lapse() {
+    for spec in [json!({"pauseRequests": ["we upgrade"]}), json!({"maxUnhealthy": 0})] {
+        let mut story = Story::with(6, &json!({}));
+        story.breaks("n1");
+        story.run(10 * SECOND);
+        story.change_check(WORKERS, &spec);
+        story.run(50 * MINUTE);
+        story.expect(&["reboot n1"]);
+        assert!(story.lease("n1").is_some_and(|lease| ends_at(&lease) > story.now()), "{spec}");
+    }
 }
 
 #[test]

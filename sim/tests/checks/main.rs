@@ -12,6 +12,7 @@ mod node_gone;
 mod openshift;
 mod overlap;
 mod recovery;
+mod refusals;
 mod rivals;
 mod storm;
 mod story;

@@ -1,6 +1,7 @@
 //! A Node vanishes while its remediation exists: its provider may have done that, and may still be at work.
 
 use resus_sim::clock::{MINUTE, SECOND};
+use resus_sim::scenario::WORKER;
 use serde_json::json;
 
 use crate::story::{NODES, Story, WORKERS, path_of, steps};
@@ -95,6 +96,22 @@ fn in_an_escalation_a_finalizer_does_not_keep_it_from_being_deleted_after_its_st
     assert!(story.remediation("reboot n1")["metadata"]["deletionTimestamp"].is_null());
     story.run(2 * SECOND);
     assert!(!story.remediation("reboot n1")["metadata"]["deletionTimestamp"].is_null());
+}
+
+/// Some providers delete the Node and have the kubelet register anew: that is their work, not another failure.
+#[test]
+fn a_node_that_its_provider_makes_anew_is_not_remediated_once_more() {
+    for says in [&[][..], &[("Processing", "True")]] {
+        let mut story = gone(&json!({}), says);
+        story.create(NODES, &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {WORKER: ""}}}));
+        story.run(50 * MINUTE);
+        assert_eq!(story.events("RemediationCreated").len(), 1, "{says:?}");
+        story.recovers("n1");
+        story.run(3 * SECOND);
+        story.expect(&[]);
+        assert_eq!(story.events("RemediationCreated").len(), 1, "{says:?}");
+        assert_eq!(story.status(WORKERS)["healthyNodes"], 6);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use resus_sim::clock::{MINUTE, SECOND};
 use serde_json::json;
 
-use crate::story::{CHECKS, HOUR, NODES, Story, WORKERS};
+use crate::story::{CHECKS, HOUR, NODES, Story, WORKERS, path_of};
 
 const DELAYED: &str = "remediation.medik8s.io/healthy-delay";
 const CONFIRMED: &str = "remediation.medik8s.io/manually-confirmed-healthy";
@@ -106,6 +106,8 @@ fn cleaning_up_goes_on_while_the_check_is_paused() {
     story.recovers("n1");
     story.run(2 * SECOND);
     story.expect(&[]);
+    let status = story.status(WORKERS);
+    assert_eq!((&status["observedNodes"], &status["healthyNodes"]), (&json!(6), &json!(6)), "it goes on counting: {status}");
 }
 
 /// What the reference kept for ever, and then refused every change of the check.
@@ -120,6 +122,21 @@ fn a_node_that_vanishes_without_a_remediation_leaves_no_trace() {
     story.run(2 * SECOND);
     assert_eq!(story.listed(WORKERS, "n1"), None);
     assert_eq!(story.status(WORKERS)["observedNodes"], 5);
+}
+
+/// Its provider took the object and the node away: the check must not say for ever that it is remediating.
+#[test]
+fn a_node_that_vanishes_together_with_its_remediation_leaves_no_trace() {
+    let mut story = Story::with(6, &json!({}));
+    story.breaks("n1");
+    story.run(7 * SECOND);
+    assert_eq!(story.status(WORKERS)["phase"], "Remediating");
+    story.delete(&path_of("reboot n1"));
+    story.delete(&format!("{NODES}/n1"));
+    story.run(3 * SECOND);
+    assert_eq!(story.listed(WORKERS, "n1"), None);
+    assert_eq!(story.status(WORKERS)["phase"], "Enabled");
+    assert_eq!(story.lease("n1"), None);
 }
 
 #[test]
