@@ -87,6 +87,7 @@ fn each_of_two_steps_of_one_kind_has_its_own_time_and_a_lease_that_lasts_as_long
         assert!(!story.held(WORKERS, "n1").contains("by hand"), "the second step has its own time");
         story.run(MINUTE);
     }
+    assert_eq!(story.lease("n1").expect("it is held")["leaseDurationSeconds"], 41 * 60);
     story.run(2 * MINUTE);
     assert!(story.held(WORKERS, "n1").contains("by hand"));
 }
