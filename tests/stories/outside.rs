@@ -37,7 +37,7 @@ async fn health_readiness_and_metrics_are_served() {
     // Without the API server the process is well all the same: to restart it would help nobody.
     stage.cluster.apiserver().kill();
     until(SOON, "the watches are stale", || async {
-        get(&metrics, "/metrics").await.contains("resus_stale_sources 7").then_some(())
+        get(&metrics, "/metrics").await.contains("resus_stale_sources 8").then_some(())
     })
     .await;
     assert!(get(&probes, "/healthz").await.starts_with("HTTP/1.1 200"));
