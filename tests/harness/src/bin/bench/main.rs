@@ -76,9 +76,13 @@ async fn measure_round(stage: &Stage, usage: &usage::Usage, number: usize) -> Re
     let of = format!("round {} of {ROUNDS}", number + 1);
     let plain = format!("{of}: {FAIL_AT_ONCE} plain round trips");
     let alone = step(&format!("{plain}, one at a time"), STEP_WITHIN, measure::alone(stage, number)).await?;
-    let together = step(&format!("{plain} at once"), STEP_WITHIN, measure::together(stage, number)).await?;
+    let at_once = format!("{plain} at once");
+    let together = |when| step(&at_once, STEP_WITHIN, measure::together(stage, number, when));
+    // Before and after what it is compared with: somebody else may begin to use the machine in between.
+    let before = together("before").await?;
     let failed = step(&format!("{of}: {FAIL_AT_ONCE} nodes fail"), STEP_WITHIN, measure::failure(stage, number)).await?;
     let recovered = step(&format!("{of}: they recover"), STEP_WITHIN, measure::recovery(stage, number)).await?;
+    let together = [before, together("after").await?].concat();
     let beat = step(&format!("{of}: silence, then heartbeats"), STEP_WITHIN, measure::heartbeats(stage, usage, number)).await?;
     Ok(Round { alone, together, failed, recovered, beat })
 }

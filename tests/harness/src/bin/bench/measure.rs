@@ -63,8 +63,8 @@ pub async fn alone(stage: &Stage, round: usize) -> Result<Vec<Duration>> {
 
 /// The same of a hundred that are wanted at once, with as many under way as the controller allows itself. The time counts
 /// from when they are wanted, as it does for a node that has failed and waits for its turn.
-pub async fn together(stage: &Stage, round: usize) -> Result<Vec<Duration>> {
-    let (sent, seen) = create(stage, format!("together-{round}"), REQUESTS_MAX).await?;
+pub async fn together(stage: &Stage, round: usize, when: &str) -> Result<Vec<Duration>> {
+    let (sent, seen) = create(stage, format!("together-{when}-{round}"), REQUESTS_MAX).await?;
     let wanted_at = sent.values().min().copied().context("something was created")?;
     let wanted = sent.into_keys().map(|name| (name, wanted_at)).collect();
     Ok(lags(&wanted, &seen))
