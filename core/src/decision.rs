@@ -149,10 +149,11 @@ pub enum Because {
     Creating {
         key: ObjectKey,
     },
-    /// The server refused it; it is tried again later.
+    /// The server refused it; it is tried again later. `busy`: it only had too much to do.
     Refused {
         key: ObjectKey,
         why: Name,
+        busy: bool,
     },
     Remediating {
         key: ObjectKey,
@@ -284,7 +285,15 @@ impl Because {
 
     /// A remediation may be created within moments.
     pub fn is_about_to_start(&self) -> bool {
-        matches!(self, Because::Looking | Because::Holding | Because::Queued | Because::Creating { .. } | Because::NotLeading)
+        matches!(
+            self,
+            Because::Looking
+                | Because::Holding
+                | Because::Queued
+                | Because::Creating { .. }
+                | Because::NotLeading
+                | Because::Refused { busy: true, .. }
+        )
     }
 
     /// Is it the same reason, apart from numbers that change with every other node in a storm?
@@ -334,7 +343,7 @@ impl fmt::Display for Because {
             Because::Looking => f.write_str("asking the API server once more before starting"),
             Because::Queued => f.write_str("next in line, other requests are under way"),
             Because::Creating { key } => write!(f, "creating {key}"),
-            Because::Refused { key, why } => write!(f, "the API server refused {key}: {why}; trying again later"),
+            Because::Refused { key, why, .. } => write!(f, "the API server refused {key}: {why}; trying again later"),
             Because::Remediating { key, reason } => write!(f, "{reason}, {key} exists"),
             Because::Excluded => f.write_str("the node has the label remediation.medik8s.io/exclude-from-remediation=true"),
             Because::StormCooldown => {

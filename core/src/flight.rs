@@ -22,8 +22,8 @@ pub enum Flight {
     Exists { retry_at: Mono },
     /// It may have been stored, or be yet; left by a later answer, or when it can no longer arrive.
     Unsure { sent_at: Mono, tries: u32, retry_at: Mono },
-    /// It was not stored; left by a later answer, or in time.
-    Refused { at: Mono, tries: u32, retry_at: Mono, why: Name },
+    /// It was not stored; left by a later answer, or in time. `busy`: only because the server had too much to do.
+    Refused { at: Mono, tries: u32, retry_at: Mono, why: Name, busy: bool },
 }
 
 /// A watch that has not shown a stored write by then is asked about it.
@@ -119,12 +119,13 @@ impl Flights {
                 ) =>
             {
                 let why = "it is gone, or another has taken its place".into();
-                Some(Flight::Refused { at: now, tries, retry_at: now.after(backoff(tries)), why })
+                Some(Flight::Refused { at: now, tries, retry_at: now.after(backoff(tries)), why, busy: false })
             }
             Answer::Missing | Answer::Conflict => None,
             Answer::Refused { why, retry_after, .. } => {
                 let pause = backoff(tries).max(retry_after.unwrap_or_default().min(BACKOFF_MAX));
-                Some(Flight::Refused { at: now, tries, retry_at: now.after(pause), why: why.clone() })
+                let busy = retry_after.is_some();
+                Some(Flight::Refused { at: now, tries, retry_at: now.after(pause), why: why.clone(), busy })
             }
             Answer::Unsure { .. } => Some(Flight::Unsure { sent_at: at, tries, retry_at: now.after(backoff(tries)) }),
         };

@@ -104,6 +104,10 @@ enum Standing {
     Released,
 }
 
+/// So often a leader tries again within the time in which others look once: a busy server that refuses every other
+/// request must not cost it the leadership.
+const LEADER_RETRIES: u32 = 4;
+
 /// The request that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Asked {
@@ -236,6 +240,10 @@ impl Election {
             LeaseAnswer::Failed { why } => {
                 self.reread = true;
                 self.trouble = Some(why);
+                // A leader has something to lose: it does not wait for its next turn.
+                if self.leads(now) && !self.stopping {
+                    self.next_at = self.next_at.min(now.after(self.timing.retry_each / LEADER_RETRIES));
+                }
                 // The admin may have created the namespace meanwhile.
                 if self.standing == Standing::NoNamespace {
                     self.standing = Standing::Ignorant;
@@ -405,6 +413,26 @@ mod tests {
         let asked = (1..8_000).filter(|time| server.serve(&mut election, at(*time), Fate::AnswerLost)).count();
         assert!(asked < 10, "{asked} requests");
         assert!(election.is_over(Mono(10_000)), "what it held has run out");
+    }
+
+    #[test]
+    fn a_leader_to_whom_a_busy_server_says_no_again_and_again_tries_often_enough() {
+        let mut election = Election::new("a".into(), Timing::default());
+        let mut server = Server::default();
+        server.serve(&mut election, at(0), Fate::Answered);
+        server.serve(&mut election, at(0), Fate::Answered);
+        let mut writes = 0;
+        for time in 1..60_000 {
+            let (Some(effect), _) = election.step(at(time)) else { continue };
+            election.sent(&effect, Mono(time));
+            let is_write = matches!(effect, LeaseEffect::Write(_));
+            writes += usize::from(is_write);
+            let refused = is_write && !writes.is_multiple_of(8);
+            let answer = if refused { LeaseAnswer::Failed { why: "busy".into() } } else { server.execute(&effect) };
+            election.answered(answer, Mono(time));
+            assert!(election.leads(Mono(time)), "at {time}");
+        }
+        assert!(writes < 130, "{writes} writes in a minute");
     }
 
     #[test]

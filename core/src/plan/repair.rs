@@ -131,9 +131,9 @@ impl<'a> Draft<'a> {
                 self.find_out(target);
                 return creating;
             }
-            (Some(Flight::Refused { why, .. }), Clearance::NotBefore(retry_at)) => {
+            (Some(Flight::Refused { why, busy, .. }), Clearance::NotBefore(retry_at)) => {
                 self.wake(Some(retry_at));
-                return Err((Verdict::Wait, Because::Refused { key: key.clone(), why: why.clone() }));
+                return Err((Verdict::Wait, Because::Refused { key: key.clone(), why: why.clone(), busy: *busy }));
             }
             (_, Clearance::NotBefore(retry_at)) => {
                 self.wake(Some(retry_at));
@@ -174,22 +174,23 @@ impl<'a> Draft<'a> {
             return Ok(Some(uid.map(|uid| (name.into(), uid.clone()))));
         }
         let refused = match self.world.flights.get(&EffectKey::FindMachine(target.name().clone())) {
-            Some(Flight::Refused { why, .. }) => Some(why.clone()),
+            Some(Flight::Refused { why, busy, .. }) => Some((why.clone(), *busy)),
             Some(_) | None => None,
         };
         self.send(Effect::FindMachine { node: target.name().clone(), namespace: namespace.into(), name: name.into() });
-        let Some(why) = refused else { return Ok(None) };
+        let Some((why, busy)) = refused else { return Ok(None) };
         let kind = Kind { api_version: MACHINE_API_VERSION.into(), kind: "Machine".into() };
         let key = ObjectKey { kind, namespace: Some(namespace.into()), name: name.into() };
-        Err((Verdict::Wait, Because::Refused { key, why }))
+        Err((Verdict::Wait, Because::Refused { key, why, busy }))
     }
 
     fn hold_node(&mut self, take: Hold) -> (Verdict, Because) {
         let key = EffectKey::HoldNode(take.name.clone());
-        if let Some(Flight::Refused { why, .. }) = self.world.flights.get(&key).filter(|_| !self.world.lease_namespace_missing) {
+        let refused = self.world.flights.get(&key).filter(|_| !self.world.lease_namespace_missing);
+        if let Some(Flight::Refused { why, busy, .. }) = refused {
             let kind = Kind { api_version: "coordination.k8s.io/v1".into(), kind: "Lease".into() };
-            let because =
-                Because::Refused { key: ObjectKey { kind, namespace: None, name: take.name.clone() }, why: why.clone() };
+            let key = ObjectKey { kind, namespace: None, name: take.name.clone() };
+            let because = Because::Refused { key, why: why.clone(), busy: *busy };
             self.send(Effect::HoldNode(take));
             return (Verdict::Wait, because);
         }

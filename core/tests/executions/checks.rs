@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::model::{Cluster, at_most, key, template};
+use crate::model::{Cluster, Fate, at_most, key, template};
 use resus_core::decision::{Because, Verdict};
+use resus_core::effect::Effect;
 use resus_core::facts::{
     CONFIRMED_HEALTHY, EXCLUDE_LABEL, HealthyDelay, Name, NodeLease, Object, ObjectKey, Source, Status, Step, Version,
 };
@@ -451,4 +452,24 @@ fn a_remediation_whose_node_is_gone_is_kept_while_busy_but_not_beyond_its_step()
     cluster.run_well(2 * MINUTE);
     exist(&cluster, &[]);
     assert_eq!(listed(&cluster, "n1"), None, "nothing is left that could block the check");
+}
+
+/// To take it anew would be one more request to a server that has too many.
+#[test]
+fn a_busy_server_does_not_make_us_give_the_lease_on_a_node_back() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    let mut given_back = 0;
+    for _ in 0..40 {
+        cluster.hear_all();
+        given_back += cluster.turn().effects.iter().filter(|effect| matches!(effect, Effect::ReleaseNode { .. })).count();
+        while let Some(effect) = cluster.requests.front() {
+            let creates = matches!(effect, Effect::Create(_));
+            cluster.execute(0, if creates { Fate::Refused } else { Fate::Done });
+        }
+        cluster.time += 500;
+    }
+    assert_eq!((given_back, cluster.node_leases.len()), (0, 1));
+    cluster.run_well(60_000);
+    exist(&cluster, &[reboot("n1")]);
 }
