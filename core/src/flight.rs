@@ -4,6 +4,7 @@
 //! its result is seen in a watch. A time-out proves neither.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use crate::effect::EffectKey;
@@ -34,6 +35,10 @@ const LATE_MAX: Duration = Duration::from_secs(2 * REQUEST_TIMEOUT.as_secs() + 2
 /// First and longest pause before something is tried again.
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// So often a server that only has too much to do is asked again as soon as it wants us back.
+const BUSY_TRIES: u32 = 8;
+/// What was refused together does not come back together, nor in step with what refuses every other request.
+const SPREAD_MAX: Duration = Duration::from_millis(500);
 /// How long a refusal, or anything else that nobody asks about any more, is remembered.
 pub const FORGET_AFTER: Duration = Duration::from_secs(600);
 
@@ -123,7 +128,12 @@ impl Flights {
             }
             Answer::Missing | Answer::Conflict => None,
             Answer::Refused { why, retry_after, .. } => {
-                let pause = backoff(tries).max(retry_after.unwrap_or_default().min(BACKOFF_MAX));
+                let pause = match retry_after {
+                    None => backoff(tries),
+                    Some(wanted) => {
+                        backoff(tries.saturating_sub(BUSY_TRIES)).max((*wanted).min(BACKOFF_MAX)) + spread(key, tries)
+                    }
+                };
                 let busy = retry_after.is_some();
                 Some(Flight::Refused { at: now, tries, retry_at: now.after(pause), why: why.clone(), busy })
             }
@@ -224,6 +234,13 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
         | EffectKey::Status(_)
         | EffectKey::Lease => false,
     }
+}
+
+/// The same in each run, as everything here.
+fn spread(key: &EffectKey, tries: u32) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (key, tries).hash(&mut hasher);
+    SPREAD_MAX.mul_f64((hasher.finish() % 1000) as f64 / 1000.0)
 }
 
 /// The pause before try number `tries + 1`.
