@@ -43,6 +43,8 @@ pub struct Server {
     pub(crate) ending_definitions: bool,
     /// A namespace waits for its time, or for its objects to go.
     pub(crate) ending_namespaces: bool,
+    /// The version that it says it has.
+    version: String,
 }
 
 pub struct Token {
@@ -76,6 +78,7 @@ impl Server {
             definitions_settled: 0,
             ending_definitions: false,
             ending_namespaces: false,
+            version: VERSION.2.to_owned(),
         };
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             server.begin_with(now, "/api/v1/namespaces", &json!({"metadata": {"name": name}}));
@@ -85,6 +88,11 @@ impl Server {
             server.begin_with(now, &format!("/apis/rbac.authorization.k8s.io/v1/{plural}"), &object);
         }
         server
+    }
+
+    /// From now on it says that it has this version, such as `v1.37.0`.
+    pub fn upgrade(&mut self, version: &str) {
+        version.clone_into(&mut self.version);
     }
 
     fn begin_with(&mut self, now: Timestamp, path: &str, object: &Value) {
@@ -253,7 +261,7 @@ impl Server {
         let all: Vec<&Resource> = self.resources.iter().map(|one| &**one).collect();
         let document = match path {
             "/healthz" | "/readyz" | "/livez" => return Ok(plain("ok")),
-            "/version" => return Ok(json_answer(200, version_text().into_bytes())),
+            "/version" => return Ok(json_answer(200, version_text(&self.version).into_bytes())),
             "" => json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]}),
             // Only kubectl's look at kinds that nobody serves still comes here; a document without any says so.
             "/openapi/v2" => {
@@ -464,8 +472,8 @@ fn warn(answer: &mut Response<Vec<u8>>, warnings: &[String]) {
 }
 
 /// Printed with line breaks, as people look at it.
-fn version_text() -> String {
-    let (major, minor, git) = VERSION;
+fn version_text(git: &str) -> String {
+    let (major, minor, _) = VERSION;
     let version = json!({
         "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor, "minCompatibilityMajor": major, "minCompatibilityMinor": minor,
         "gitVersion": git, "gitCommit": "", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "resus",

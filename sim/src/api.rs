@@ -89,6 +89,10 @@ impl Api {
         self.server.compact();
     }
 
+    pub fn upgrade(&mut self, version: &str) {
+        self.server.upgrade(version);
+    }
+
     /// The status code; 0 while the server is away.
     pub fn ask(&mut self, now: Millis, method: Method, path: &str, kind: &str, body: &Value) -> u16 {
         match self.answer(now, method, path, kind, body) {

@@ -210,6 +210,11 @@ impl Simulation {
         self.trace.news.drain(..).collect()
     }
 
+    /// The API server has this version from now on.
+    pub fn upgrade_server(&mut self, version: &str) {
+        self.api.upgrade(version);
+    }
+
     /// A request of somebody who is not under test, executed at once. Whoever watches hears of it as of any other.
     pub fn ask(&mut self, request: Request<Vec<u8>>) -> Response<Vec<u8>> {
         let reply = self.api.handle(self.now(), request);

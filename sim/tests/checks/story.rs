@@ -161,6 +161,10 @@ impl Story {
         self.run(30 * SECOND);
     }
 
+    pub fn upgrade_server(&mut self, version: &str) {
+        self.simulation.upgrade_server(version);
+    }
+
     pub fn now(&self) -> Millis {
         self.simulation.now()
     }

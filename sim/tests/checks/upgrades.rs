@@ -67,6 +67,28 @@ fn kubelets_that_change_hold_repairs_for_half_an_hour_or_until_all_are_alike() {
     lets_go(&mut story);
 }
 
+/// It is asked every five minutes, and by whoever begins to lead.
+#[test]
+fn a_server_that_moves_ahead_holds_repairs_until_the_nodes_have_followed_or_none_does_for_half_an_hour() {
+    let upgraded = || {
+        let mut story = settled();
+        story.upgrade_server("v1.37.0");
+        story.run(6 * MINUTE);
+        story.breaks("n1");
+        holds(&mut story, "ServerVersion", MINUTE);
+        story
+    };
+    let mut story = upgraded();
+    (0..6).for_each(|n| kubelet(&mut story, &format!("n{n}"), "v1.37.0"));
+    lets_go(&mut story);
+
+    let mut story = upgraded();
+    story.restart_controller();
+    holds(&mut story, "ServerVersion", 10 * MINUTE);
+    story.run(20 * MINUTE);
+    lets_go(&mut story);
+}
+
 #[test]
 fn what_is_left_of_the_half_hour_survives_a_restart_of_the_controller() {
     let mut story = settled();
