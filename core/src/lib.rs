@@ -14,6 +14,7 @@ pub mod gate;
 pub mod health;
 pub mod hold;
 pub mod input;
+mod labels;
 pub mod lease;
 pub mod nhc;
 pub mod plan;
