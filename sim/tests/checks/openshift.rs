@@ -101,3 +101,30 @@ fn a_machine_beside_the_template_owns_the_remediation_too() {
         assert_eq!(kinds, owners, "{found}");
     }
 }
+
+/// Elsewhere no Machine could own what is made from it.
+#[test]
+fn a_template_of_metal3_is_refused_where_it_would_find_no_machine() {
+    let group = "infrastructure.cluster.x-k8s.io";
+    for (namespace, is_disabled) in [("provider", true), ("openshift-machine-api", false)] {
+        let mut story = Story::of(6);
+        story.define(group, "v1beta1", "Metal3Remediation", "Namespaced");
+        story.define(group, "v1beta1", "Metal3RemediationTemplate", "Namespaced");
+        if namespace != "provider" {
+            story.add_namespace(namespace);
+        }
+        let template = json!({"apiVersion": format!("{group}/v1beta1"), "kind": "Metal3RemediationTemplate",
+            "metadata": {"name": "reboot", "namespace": namespace}, "spec": {"template": {"spec": {}}}});
+        story.create(&format!("/apis/{group}/v1beta1/namespaces/{namespace}/metal3remediationtemplates"), &template);
+        let reference = json!({"apiVersion": format!("{group}/v1beta1"), "kind": "Metal3RemediationTemplate",
+            "name": "reboot", "namespace": namespace});
+        story.check(WORKERS, &json!({"remediationTemplate": reference}));
+        story.run(MINUTE);
+        let (status, reason) = story.condition(WORKERS, "Disabled").expect("it is told");
+        assert_eq!(
+            (status == "True", reason == "RemediationTemplateInvalid"),
+            (is_disabled, is_disabled),
+            "{namespace}: {reason}"
+        );
+    }
+}
