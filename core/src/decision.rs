@@ -7,6 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::facts::{Name, ObjectKey, Source, Status};
+use crate::mhc::facts::ClusterKey;
+use crate::mhc::judge::Unjudged;
 use crate::time::Wall;
 use crate::upgrade::Detector;
 
@@ -227,6 +229,49 @@ pub enum Because {
     NodeGoneProviderBusy {
         key: ObjectKey,
     },
+    /// Of machines: a rule matches, its time is not over.
+    MachinePending,
+    Unjudged(Unjudged),
+    /// The machine is being deleted, so that nothing more is asked for.
+    MachineLeaving,
+    /// Conditions are being written on the machine.
+    Signing,
+    /// It is up to the machine's owner, who says how far it is.
+    OwnersTurn {
+        reason: Name,
+    },
+    /// There is a remediation for the machine.
+    MachineRemediated {
+        key: ObjectKey,
+    },
+    CheckPaused,
+    ClusterPaused {
+        cluster: ClusterKey,
+    },
+    ClusterMissing {
+        cluster: ClusterKey,
+    },
+    /// Nothing is known of the cluster's nodes.
+    NoAccess {
+        cluster: ClusterKey,
+        why: Name,
+    },
+    OutsideRange {
+        not_healthy: usize,
+        min: u32,
+        max: u32,
+        of: usize,
+    },
+    /// Nobody would make another machine.
+    NoController,
+    /// OpenShift's actuator has been asked to power-cycle it.
+    PowerCycleAsked,
+    /// It has been, by an annotation that has to go before anything else is tried.
+    StillPowerCycled,
+    /// The machine is being deleted by us.
+    DeletingMachine,
+    /// What an owner said about an earlier trouble still stands; it would take it for this one.
+    OwnerNotDone,
 }
 
 impl Because {
@@ -246,9 +291,14 @@ impl Because {
             | Because::Occupied { .. }
             | Because::Refused { .. }
             | Because::UnderMaintenance { .. }
+            | Because::NoController
+            | Because::StillPowerCycled
+            | Because::OwnerNotDone
             | Because::DryRun { .. } => true,
             // Only nodes of the control plane need to know of etcd.
-            Because::Stale { source } => matches!(source, Source::Etcd | Source::Budgets | Source::Guards),
+            Because::Stale { source } => {
+                matches!(source, Source::Etcd | Source::Budgets | Source::Guards | Source::RemoteEtcd(_))
+            }
             Because::Healthy
             | Because::Pending(_)
             | Because::NeverReported { .. }
@@ -279,7 +329,20 @@ impl Because {
             | Because::Unconfirmed
             | Because::NotSelected
             | Because::NodeGone
-            | Because::NodeGoneProviderBusy { .. } => false,
+            | Because::NodeGoneProviderBusy { .. }
+            | Because::MachinePending
+            | Because::Unjudged(_)
+            | Because::MachineLeaving
+            | Because::Signing
+            | Because::OwnersTurn { .. }
+            | Because::MachineRemediated { .. }
+            | Because::CheckPaused
+            | Because::ClusterPaused { .. }
+            | Because::ClusterMissing { .. }
+            | Because::NoAccess { .. }
+            | Because::OutsideRange { .. }
+            | Because::PowerCycleAsked
+            | Because::DeletingMachine => false,
         }
     }
 
@@ -300,6 +363,7 @@ impl Because {
     pub fn is_like(&self, other: &Because) -> bool {
         match (self, other) {
             (Because::TooManyUnhealthy { .. }, Because::TooManyUnhealthy { .. })
+            | (Because::OutsideRange { .. }, Because::OutsideRange { .. })
             | (Because::ZoneDark { .. }, Because::ZoneDark { .. }) => true,
             (Because::Upgrading { detector, .. }, Because::Upgrading { detector: other, .. }) => detector == other,
             _ => self == other,
@@ -311,6 +375,28 @@ impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Because::Healthy => f.write_str("the node is healthy"),
+            Because::MachinePending => f.write_str("something is wrong with the machine, but not for long enough"),
+            Because::Unjudged(why) => write!(f, "{why}"),
+            Because::MachineLeaving => f.write_str("the Machine is being deleted"),
+            Because::Signing => f.write_str("writing conditions on the Machine"),
+            Because::OwnersTurn { reason } => write!(f, "its owner is to repair it, and says {reason}"),
+            Because::MachineRemediated { key } => write!(f, "{key} exists"),
+            Because::CheckPaused => f.write_str("the check has the annotation cluster.x-k8s.io/paused"),
+            Because::ClusterPaused { cluster } => write!(f, "the {cluster} is paused"),
+            Because::ClusterMissing { cluster } => {
+                write!(f, "there is no {cluster}: correct spec.clusterName, or leave it out for Nodes of this cluster")
+            }
+            Because::NoAccess { cluster, why } => write!(f, "the Nodes of the {cluster} cannot be read: {why}"),
+            Because::OutsideRange { not_healthy, min, max, of } => {
+                write!(f, "{not_healthy} of {of} machines are not healthy, repairs go on only while that is from {min} to {max}")
+            }
+            Because::NoController => f.write_str("no controller owns the Machine, so that nobody would make another"),
+            Because::PowerCycleAsked => f.write_str("it has the annotation host.metal3.io/external-remediation, and is to be power-cycled"),
+            Because::StillPowerCycled => f.write_str(
+                "the Machine still has the annotation host.metal3.io/external-remediation: nothing else is tried until that is gone",
+            ),
+            Because::DeletingMachine => f.write_str("deleting the Machine"),
+            Because::OwnerNotDone => f.write_str("the owner has not taken back its OwnerRemediated of an earlier trouble"),
             Because::Pending(found) => write!(f, "{found}, unhealthy only after {}", Seconds(found.lasts_for)),
             Because::NeverReported { kind } => write!(f, "the node has no condition {kind} yet"),
             Because::NodeLeaving => f.write_str("the node is being deleted"),

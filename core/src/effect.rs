@@ -1,8 +1,9 @@
 //! What is to be done, so exactly that doing it leaves no choice?
 
 use crate::default_check::Workers;
-use crate::facts::{Name, NodeLease, ObjectKey, Version};
+use crate::facts::{Body, Name, NodeLease, ObjectKey, Version};
 use crate::lease::LeaseEffect;
+use crate::mhc::facts::{ClusterKey, Dialect, MachineCheckStatus, Place, Posted, Sign, Style};
 use crate::nhc::{CheckStatus, Event};
 use crate::time::Wall;
 use std::time::Duration;
@@ -11,7 +12,14 @@ use std::time::Duration;
 pub enum Effect {
     /// Read the Node plainly, past every cache, before something starts on it.
     Look {
+        /// Where it is; none: in this cluster.
+        cluster: Option<ClusterKey>,
         node: Name,
+    },
+    /// Likewise for the Machine.
+    LookMachine {
+        place: Place,
+        dialect: Dialect,
     },
     Create(Creation),
     /// Delete the object if it still is the one with this uid.
@@ -19,6 +27,7 @@ pub enum Effect {
         key: ObjectKey,
         plural: Name,
         uid: Name,
+        tells: Vec<Event>,
     },
     /// Does the object exist? Asked where an answer was lost.
     Read {
@@ -72,7 +81,61 @@ pub enum Effect {
         status: CheckStatus,
         written_at: Wall,
     },
+    /// Write conditions of the Machine if it still has this version.
+    Sign(Signing),
+    /// Ask OpenShift's actuator to power-cycle the Machine, or no longer, if it still has this version.
+    PowerCycle {
+        machine: Target,
+        on: bool,
+        tells: Vec<Event>,
+    },
+    /// Delete the Machine if it still has this version.
+    DeleteMachine {
+        machine: Target,
+        tells: Vec<Event>,
+    },
+    /// Write the status of the MachineHealthCheck if it still has this version.
+    MachineCheckStatus {
+        check: Target,
+        status: MachineCheckStatus,
+    },
     Lease(LeaseEffect),
+}
+
+/// A Machine or a MachineHealthCheck, exactly as it was decided on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    pub place: Place,
+    pub dialect: Dialect,
+    pub uid: Name,
+    pub version: Version,
+}
+
+/// What is to be written on a Machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Signing {
+    pub machine: Target,
+    pub edits: Vec<Edit>,
+    /// How many elements of the path to the list of each style are missing; see [`crate::mhc::facts::Board`].
+    pub missing: Vec<(Style, u8)>,
+    pub tells: Vec<Event>,
+}
+
+/// A change of one condition in one list.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Edit {
+    pub style: Style,
+    pub sign: Sign,
+    pub change: Change,
+}
+
+/// By the number of a condition in the list, as it is before any of the changes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    Replace(u32, Posted),
+    /// Before the one that has this number.
+    Insert(u32, Posted),
+    Remove(u32),
 }
 
 /// What is written on a remediation.
@@ -101,21 +164,49 @@ pub struct Hold {
 pub struct Creation {
     pub key: ObjectKey,
     pub plural: Name,
-    /// The template's `spec.template.spec`, as JSON.
-    pub body: Name,
-    pub node: Name,
+    pub body: Body,
     pub template: Name,
-    pub check: Name,
-    pub check_uid: Name,
-    pub control_plane: bool,
-    /// Name and uid of the node's Machine, which owns it too.
-    pub machine: Option<(Name, Name)>,
+    pub owner: Owner,
+}
+
+/// For whom a remediation is made, and who owns it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    Check {
+        node: Name,
+        check: Name,
+        check_uid: Name,
+        control_plane: bool,
+        /// Name and uid of the node's Machine, which owns it too.
+        machine: Option<(Name, Name)>,
+    },
+    Machine {
+        dialect: Dialect,
+        name: Name,
+        uid: Name,
+        /// Its Cluster.
+        cluster: Option<Name>,
+        /// Of the MachineHealthCheck.
+        check_uid: Name,
+        tells: Vec<Event>,
+    },
+}
+
+impl Creation {
+    /// The node in this cluster that it is for.
+    pub fn node(&self) -> Option<&Name> {
+        match &self.owner {
+            Owner::Check { node, .. } => Some(node),
+            Owner::Machine { .. } => None,
+        }
+    }
 }
 
 /// What an effect is about: two effects with the same key are never under way together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EffectKey {
-    Look(Name),
+    Look(Option<ClusterKey>, Name),
+    LookMachine(Place),
     Create(ObjectKey),
     Delete(ObjectKey, Name),
     Read(ObjectKey),
@@ -132,16 +223,21 @@ pub enum EffectKey {
     DefaultCheck,
     Discover(Name),
     ServerVersion,
-    /// By the check's name, then the event's own.
-    Emit(Name, Name),
+    /// By what it is about, then its own name.
+    Emit(ObjectKey, Name),
     Status(Name),
+    Sign(Place),
+    PowerCycle(Place),
+    DeleteMachine(Place),
+    MachineCheckStatus(Place),
     Lease,
 }
 
 impl Effect {
     pub fn key(&self) -> EffectKey {
         match self {
-            Effect::Look { node } => EffectKey::Look(node.clone()),
+            Effect::Look { cluster, node } => EffectKey::Look(cluster.clone(), node.clone()),
+            Effect::LookMachine { place, .. } => EffectKey::LookMachine(place.clone()),
             Effect::Create(creation) => EffectKey::Create(creation.key.clone()),
             Effect::Delete { key, uid, .. } => EffectKey::Delete(key.clone(), uid.clone()),
             Effect::Read { key, .. } => EffectKey::Read(key.clone()),
@@ -156,8 +252,12 @@ impl Effect {
             Effect::DefaultCheck(_) => EffectKey::DefaultCheck,
             Effect::Discover { api_version } => EffectKey::Discover(api_version.clone()),
             Effect::ServerVersion => EffectKey::ServerVersion,
-            Effect::Emit(event) => EffectKey::Emit(event.check.clone(), event.name.clone()),
+            Effect::Emit(event) => EffectKey::Emit(event.about.clone(), event.name.clone()),
             Effect::Status { check, .. } => EffectKey::Status(check.clone()),
+            Effect::Sign(signing) => EffectKey::Sign(signing.machine.place.clone()),
+            Effect::PowerCycle { machine, .. } => EffectKey::PowerCycle(machine.place.clone()),
+            Effect::DeleteMachine { machine, .. } => EffectKey::DeleteMachine(machine.place.clone()),
+            Effect::MachineCheckStatus { check, .. } => EffectKey::MachineCheckStatus(check.place.clone()),
             Effect::Lease(_) => EffectKey::Lease,
         }
     }
@@ -181,7 +281,11 @@ impl Effect {
         match self {
             Effect::Lease(_) => Reach::Election,
             Effect::Discover { .. } | Effect::ServerVersion => Reach::Question,
-            Effect::Look { .. } | Effect::Read { .. } | Effect::Fetch { .. } | Effect::FindMachine { .. } => Reach::Look,
+            Effect::Look { .. }
+            | Effect::LookMachine { .. }
+            | Effect::Read { .. }
+            | Effect::Fetch { .. }
+            | Effect::FindMachine { .. } => Reach::Look,
             Effect::Create(_)
             | Effect::Delete { .. }
             | Effect::Mark { .. }
@@ -192,7 +296,11 @@ impl Effect {
             | Effect::DefaultTemplate
             | Effect::DefaultCheck(_)
             | Effect::Emit(_)
-            | Effect::Status { .. } => Reach::Write,
+            | Effect::Status { .. }
+            | Effect::Sign(_)
+            | Effect::PowerCycle { .. }
+            | Effect::DeleteMachine { .. }
+            | Effect::MachineCheckStatus { .. } => Reach::Write,
         }
     }
 }
@@ -212,7 +320,7 @@ impl EffectKey {
     /// One word for logs and metrics.
     pub fn verb(&self) -> &'static str {
         match self {
-            EffectKey::Look(_) => "look",
+            EffectKey::Look(..) | EffectKey::LookMachine(_) => "look",
             EffectKey::Create(_) => "create",
             EffectKey::Delete(..) => "delete",
             EffectKey::Read(_) => "read",
@@ -227,7 +335,10 @@ impl EffectKey {
             EffectKey::Discover(_) => "discover",
             EffectKey::ServerVersion => "version",
             EffectKey::Emit(..) => "event",
-            EffectKey::Status(_) => "status",
+            EffectKey::Status(_) | EffectKey::MachineCheckStatus(_) => "status",
+            EffectKey::Sign(_) => "sign",
+            EffectKey::PowerCycle(_) => "power-cycle",
+            EffectKey::DeleteMachine(_) => "delete-machine",
             EffectKey::Lease => "lease",
         }
     }

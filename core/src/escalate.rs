@@ -4,7 +4,7 @@
 //! then everything goes together. Whether a step may be taken now is the gate's question.
 
 use crate::decision::Because;
-use crate::facts::{Check, Kind, Name, Node, Object, ObjectKey, Policy, Served, Step};
+use crate::facts::{Body, Check, Kind, Name, Node, Object, ObjectKey, Policy, Served, Step};
 use crate::nhc::{self, Remediation};
 use crate::time::{Mono, Now};
 use crate::world::World;
@@ -12,7 +12,7 @@ use crate::world::World;
 /// Everything that a remediation is made from.
 pub struct Workshop<'a> {
     pub template: &'a Object,
-    pub body: &'a Name,
+    pub body: &'a Body,
     pub kind: Kind,
     pub served: &'a Served,
 }
@@ -25,10 +25,14 @@ const METAL3: (&str, &str, &str) = ("infrastructure.cluster.x-k8s.io", "Metal3Re
 
 /// One for each step, or why the check can do nothing at all.
 pub fn workshops<'a>(world: &'a World, policy: &Policy) -> Result<Vec<Workshop<'a>>, Because> {
-    policy.steps.iter().map(|step| workshop(world, &step.template)).collect()
+    let usable = |step: &Step| match metal3_trouble(&step.template) {
+        Some(why) => Err(Because::TemplateInvalid { key: step.template.clone(), why }),
+        None => workshop(world, &step.template),
+    };
+    policy.steps.iter().map(usable).collect()
 }
 
-fn workshop<'a>(world: &'a World, key: &ObjectKey) -> Result<Workshop<'a>, Because> {
+pub fn workshop<'a>(world: &'a World, key: &ObjectKey) -> Result<Workshop<'a>, Because> {
     let kind = remediation_kind(key);
     if let Some(why) = namespace_trouble(world, key) {
         return Err(Because::TemplateInvalid { key: key.clone(), why });
@@ -54,12 +58,14 @@ pub fn remediation_kind(template: &ObjectKey) -> Kind {
     Kind { api_version: template.kind.api_version.clone(), kind: name.into() }
 }
 
-fn namespace_trouble(world: &World, key: &ObjectKey) -> Option<Name> {
+fn metal3_trouble(key: &ObjectKey) -> Option<Name> {
     let (group, kind, namespace) = METAL3;
     let is_metal3 = &*key.kind.kind == kind && key.kind.api_version.split('/').next() == Some(group);
-    if is_metal3 && key.namespace.as_deref() != Some(namespace) {
-        return Some(format!("it has to be in the namespace {namespace}, where Metal3 finds the node's Machine").into());
-    }
+    (is_metal3 && key.namespace.as_deref() != Some(namespace))
+        .then(|| format!("it has to be in the namespace {namespace}, where Metal3 finds the node's Machine").into())
+}
+
+fn namespace_trouble(world: &World, key: &ObjectKey) -> Option<Name> {
     let served = world.served(&key.kind)?;
     match (&key.namespace, served.namespaced) {
         (None, true) => Some("no namespace is provided: write the template's namespace into its reference".into()),

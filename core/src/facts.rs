@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::labels::{Labels, Requirement, Selector};
+use crate::mhc::facts::{ClusterKey, Dialect, Flavour};
 use crate::time::Wall;
 
 /// A name that is handed around a lot: cheap to clone.
@@ -119,6 +120,15 @@ pub struct Condition {
     pub kind: Box<str>,
     pub status: Status,
     pub since: Wall,
+    /// One word for people.
+    pub reason: Box<str>,
+}
+
+impl Condition {
+    /// The same, and for as long.
+    pub fn is_since_when(&self, other: &Condition) -> bool {
+        (&self.kind, &self.status, self.since) == (&other.kind, &other.status, other.since)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -174,6 +184,16 @@ pub struct Check {
     pub policy: Result<Policy, Invalid>,
     pub status: crate::nhc::CheckStatus,
 }
+
+impl Check {
+    pub fn key(&self) -> ObjectKey {
+        let kind = Kind { api_version: CHECK_API_VERSION.into(), kind: CHECK_KIND.into() };
+        ObjectKey { kind, namespace: None, name: self.name.clone() }
+    }
+}
+
+pub const CHECK_API_VERSION: &str = "remediation.medik8s.io/v1alpha1";
+pub const CHECK_KIND: &str = "NodeHealthCheck";
 
 /// Of whose checks do we take care? Two controllers on one object fight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -279,17 +299,18 @@ impl Threshold {
     }
 
     /// How many of `targets` may be not healthy for repairs to go on. `maxUnhealthy` rounds down and
-    /// `minHealthy` rounds up, so that 49% and 51% mean the same; what is above the number is clamped.
+    /// `minHealthy` rounds up, so that 49% and 51% mean the same; what is above the number, or 100%, is clamped.
     pub fn allowed(self, targets: usize, limit: Limit) -> usize {
         let at_most = |max: usize| match limit {
             Limit::Allowed => max.min(targets),
             Limit::Shut => max.saturating_sub(1).min(targets),
         };
+        let hundredths = |percent: u32| targets * percent.min(100) as usize;
         match self {
             Threshold::MaxUnhealthy(Amount::Count(max)) => at_most(max as usize),
-            Threshold::MaxUnhealthy(Amount::Percent(percent)) => at_most(targets * percent as usize / 100),
+            Threshold::MaxUnhealthy(Amount::Percent(percent)) => at_most(hundredths(percent) / 100),
             Threshold::MinHealthy(Amount::Count(min)) => targets.saturating_sub(min as usize),
-            Threshold::MinHealthy(Amount::Percent(percent)) => targets.saturating_sub((targets * percent as usize).div_ceil(100)),
+            Threshold::MinHealthy(Amount::Percent(percent)) => targets.saturating_sub(hundredths(percent).div_ceil(100)),
         }
     }
 }
@@ -355,8 +376,20 @@ pub struct Object {
     pub healthy_since: Option<Wall>,
     /// Annotation `nodehealthcheck.medik8s.io/old-remediation-cr-flag`.
     pub flagged_old: bool,
-    /// Of templates: `spec.template.spec` as canonical JSON, or why there is none.
-    pub body: Option<Result<Name, Invalid>>,
+    /// Annotation `resus.dev/machine-health-check`: the uid of the one that it was made under.
+    pub machine_check: Option<Name>,
+    /// Of templates: what is made from it, or why nothing can be.
+    pub body: Option<Result<Body, Invalid>>,
+}
+
+/// What a template says of the objects that are made from it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Body {
+    /// `spec.template.spec`, as canonical JSON.
+    pub spec: Name,
+    /// Labels and annotations in `spec.template.metadata`.
+    pub labels: Box<[(Box<str>, Box<str>)]>,
+    pub annotations: Box<[(Box<str>, Box<str>)]>,
 }
 
 /// A Lease on a node, by which operators that take nodes out of service keep off each other.
@@ -442,9 +475,33 @@ pub enum Source {
     /// OpenShift's, of etcd.
     Budgets,
     Guards,
-    /// The Lease of the leader of medik8s' own controller.
-    Rivals,
+    /// The Lease of the leader of somebody else's controller.
+    Rivals(Rival),
     Signals(Signal),
+    MachineChecks(Dialect),
+    Machines(Dialect),
+    Clusters(Dialect),
+    /// The Secret with the kubeconfig of a Cluster.
+    Access(ClusterKey),
+    RemoteNodes(ClusterKey),
+    RemoteEtcd(ClusterKey),
+}
+
+/// Whose controller might take care of the same checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rival {
+    Medik8s,
+    ClusterApi,
+    OpenShift,
+}
+
+impl Rival {
+    pub fn of(flavour: Flavour) -> Rival {
+        match flavour {
+            Flavour::ClusterApi => Rival::ClusterApi,
+            Flavour::OpenShift => Rival::OpenShift,
+        }
+    }
 }
 
 impl fmt::Display for Source {
@@ -458,7 +515,15 @@ impl fmt::Display for Source {
             Source::Etcd => f.write_str("etcd's Pods"),
             Source::Budgets => f.write_str("PodDisruptionBudgets in openshift-etcd"),
             Source::Guards => f.write_str("Pods in openshift-etcd"),
-            Source::Rivals => f.write_str("the leader Lease of medik8s' controller"),
+            Source::Rivals(Rival::Medik8s) => f.write_str("the leader Lease of medik8s' controller"),
+            Source::Rivals(Rival::ClusterApi) => f.write_str("the leader Lease of Cluster API's controller"),
+            Source::Rivals(Rival::OpenShift) => f.write_str("the leader Lease of OpenShift's machine health check controller"),
+            Source::MachineChecks(dialect) => write!(f, "MachineHealthChecks ({})", dialect.api_version()),
+            Source::Machines(dialect) => write!(f, "Machines ({})", dialect.api_version()),
+            Source::Clusters(dialect) => write!(f, "Clusters ({})", dialect.api_version()),
+            Source::Access(cluster) => write!(f, "the kubeconfig Secret of the {cluster}"),
+            Source::RemoteNodes(cluster) => write!(f, "the Nodes of the {cluster}"),
+            Source::RemoteEtcd(cluster) => write!(f, "etcd's Pods of the {cluster}"),
             Source::Signals(Signal::ClusterVersions) => f.write_str("ClusterVersions"),
             Source::Signals(Signal::Kured) => f.write_str("the DaemonSet kured"),
             Source::Signals(Signal::Plans) => f.write_str("Plans of the system-upgrade-controller"),
@@ -505,6 +570,7 @@ mod tests {
             (MaxUnhealthy(Count(0)), 10, 0),
             (MaxUnhealthy(Percent(40)), 5, 1),
             (MaxUnhealthy(Percent(100)), 5, 4),
+            (MaxUnhealthy(Percent(150)), 5, 4),
             (MaxUnhealthy(Count(12)), 10, 10),
             (MinHealthy(Count(8)), 10, 2),
             (MinHealthy(Percent(51)), 3, 1),

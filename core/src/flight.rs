@@ -11,6 +11,7 @@ use crate::effect::EffectKey;
 use crate::facts::Name;
 use crate::input::Answer;
 use crate::lease::REQUEST_TIMEOUT;
+use crate::mhc::facts::ClusterKey;
 use crate::time::Mono;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -93,6 +94,19 @@ impl Flights {
     /// How many requests that grow with the number of nodes wait for an answer.
     pub fn waiting_for_answers(&self) -> usize {
         self.0.iter().filter(|(key, flight)| grows_with_nodes(key) && matches!(flight, Flight::Sent { .. })).count()
+    }
+
+    pub fn looks_in(&self, cluster: &ClusterKey) -> usize {
+        let is_look = |key: &EffectKey| matches!(key, EffectKey::Look(Some(own), _) if own == cluster);
+        self.0.iter().filter(|(key, flight)| is_look(key) && matches!(flight, Flight::Sent { .. })).count()
+    }
+
+    /// May something have been created under this name, of whichever kind?
+    pub fn may_be_made_for(&self, namespace: &Name, name: &Name) -> bool {
+        let creations = self.0.keys().filter(
+            |key| matches!(key, EffectKey::Create(own) if own.name == *name && own.namespace.as_ref() == Some(namespace)),
+        );
+        creations.into_iter().any(|key| self.may_have_happened(key))
     }
 
     pub fn any_unanswered(&self) -> bool {
@@ -197,8 +211,13 @@ fn waits_for_watch(key: &EffectKey) -> bool {
         | EffectKey::Mark(..)
         | EffectKey::Unconfirm(_)
         | EffectKey::HoldNode(_)
-        | EffectKey::ReleaseNode(_) => true,
-        EffectKey::Look(_)
+        | EffectKey::ReleaseNode(_)
+        | EffectKey::PowerCycle(_)
+        | EffectKey::DeleteMachine(_) => true,
+        EffectKey::Look(..)
+        | EffectKey::LookMachine(_)
+        | EffectKey::Sign(_)
+        | EffectKey::MachineCheckStatus(_)
         | EffectKey::Read(_)
         | EffectKey::Fetch(_)
         | EffectKey::FindMachine(_)
@@ -215,7 +234,11 @@ fn waits_for_watch(key: &EffectKey) -> bool {
 
 pub fn grows_with_nodes(key: &EffectKey) -> bool {
     match key {
-        EffectKey::Look(_)
+        EffectKey::Look(..)
+        | EffectKey::LookMachine(_)
+        | EffectKey::Sign(_)
+        | EffectKey::PowerCycle(_)
+        | EffectKey::DeleteMachine(_)
         | EffectKey::Create(_)
         | EffectKey::Delete(..)
         | EffectKey::Read(_)
@@ -232,6 +255,7 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
         | EffectKey::ServerVersion
         | EffectKey::Emit(..)
         | EffectKey::Status(_)
+        | EffectKey::MachineCheckStatus(_)
         | EffectKey::Lease => false,
     }
 }

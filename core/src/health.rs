@@ -1,8 +1,10 @@
 //! Is this node healthy?
 
+use std::collections::BTreeMap;
+
 use crate::decision::Match;
 use crate::facts::{Condition, Name, Node, Policy, READY, Rule, Status};
-use crate::time::Mono;
+use crate::time::{Clock, Mono, Now};
 
 /// A node as we know it, with the monotonic instant at which each of its conditions began.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +28,42 @@ impl Known {
         let dated = self.node.conditions.iter().zip(&self.since);
         dated.filter(|(condition, _)| asked_for(condition)).map(|(_, since)| *since).max()
     }
+}
+
+/// Takes in a node as it was seen. None: nothing that a decision could depend on has changed; otherwise what it was before.
+pub fn take_in(
+    nodes: &mut BTreeMap<Name, Known>,
+    mut node: Node,
+    listing: bool,
+    clock: &Clock,
+    now: Now,
+) -> Option<Option<Known>> {
+    if let Some(known) = nodes.get_mut(&node.name) {
+        // A watch may lag behind a look; its old news is no news. A list is always believed.
+        if !listing && node.version.is_older_than(&known.node.version) {
+            return None;
+        }
+        if known.unreadable.is_none() && known.node.says_the_same_as(&node) {
+            known.node.version = node.version;
+            return None;
+        }
+    }
+    let same = nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
+    // A condition that has not changed keeps the instant at which it began, whatever the wall clock does.
+    let kept = |condition: &Condition| {
+        let at = same?.node.conditions.iter().position(|own| own.is_since_when(condition))?;
+        Some(same?.since[at])
+    };
+    let anchor = |condition: &Condition| kept(condition).unwrap_or_else(|| clock.anchor(condition.since, now));
+    let since = node.conditions.iter().map(anchor).collect();
+    let created = same.map_or_else(|| clock.anchor(node.created_at, now), |known| known.created);
+    let (is_control_plane, has_reported) = (node.is_control_plane(), node.has_reported());
+    // Itself, or its neighbour by name, which often is of the same kind.
+    if let Some((_, known)) = nodes.range(..=node.name.clone()).next_back() {
+        node.labels.share_keys(&known.node.labels);
+    }
+    let known = Known { node, since, created, is_control_plane, has_reported, unreadable: None };
+    Some(nodes.insert(known.node.name.clone(), known))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use crate::effect::EffectKey;
 use crate::facts::{
-    Budget, Check, Guard, Name, Node, NodeLease, Object, ObjectKey, RivalLease, Served, Signal, SignalFact, Source,
+    Budget, Check, Guard, Invalid, Name, Node, NodeLease, Object, ObjectKey, Rival, RivalLease, Served, Signal, SignalFact,
+    Source,
 };
 use crate::lease::LeaseAnswer;
+use crate::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Machine, MachineCheck, Place};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
@@ -34,6 +36,11 @@ pub enum Input {
     Unreadable {
         source: Source,
         name: Name,
+        why: Name,
+    },
+    /// With the kubeconfig that is known of it, the Cluster cannot even be asked.
+    NoAccess {
+        cluster: ClusterKey,
         why: Name,
     },
     Answered(EffectKey, Answer),
@@ -67,12 +74,27 @@ pub enum Fact {
         guard: Guard,
     },
     Rival {
+        rival: Rival,
         name: Name,
         lease: RivalLease,
     },
     /// The uid of a node's Machine.
-    Machine {
+    MachineOfNode {
         uid: Name,
+    },
+    MachineCheck(MachineCheck),
+    Machine(Machine),
+    Cluster(Dialect, Cluster),
+    /// How the API of a Cluster is reached, or why its Secret does not say so.
+    Access {
+        cluster: ClusterKey,
+        access: Result<Access, Invalid>,
+    },
+    RemoteNode(ClusterKey, Node),
+    RemoteEtcd {
+        cluster: ClusterKey,
+        pod: Name,
+        node: Name,
     },
     /// What an API group and version serves, by kind.
     Kinds {
@@ -106,8 +128,14 @@ pub enum Gone {
     Etcd { pod: Name },
     Budget { name: Name },
     Guard { pod: Name },
-    Rival { name: Name },
+    Rival { rival: Rival, name: Name },
     Signal { signal: Signal, name: Name },
+    MachineCheck(Dialect, Place),
+    Machine(Dialect, Place),
+    Cluster(Dialect, ClusterKey),
+    Access(ClusterKey),
+    RemoteNode(ClusterKey, Name),
+    RemoteEtcd { cluster: ClusterKey, pod: Name },
 }
 
 impl Fact {
@@ -121,9 +149,15 @@ impl Fact {
             Fact::Etcd { .. } => Some(Source::Etcd),
             Fact::Budget { .. } => Some(Source::Budgets),
             Fact::Guard { .. } => Some(Source::Guards),
-            Fact::Rival { .. } => Some(Source::Rivals),
+            Fact::Rival { rival, .. } => Some(Source::Rivals(*rival)),
             Fact::Signal { signal, .. } => Some(Source::Signals(*signal)),
-            Fact::Kinds { .. } | Fact::Server { .. } | Fact::Whole { .. } | Fact::Machine { .. } => None,
+            Fact::MachineCheck(check) => Some(Source::MachineChecks(check.dialect)),
+            Fact::Machine(machine) => Some(Source::Machines(machine.dialect)),
+            Fact::Cluster(dialect, _) => Some(Source::Clusters(*dialect)),
+            Fact::Access { cluster, .. } => Some(Source::Access(cluster.clone())),
+            Fact::RemoteNode(cluster, _) => Some(Source::RemoteNodes(cluster.clone())),
+            Fact::RemoteEtcd { cluster, .. } => Some(Source::RemoteEtcd(cluster.clone())),
+            Fact::Kinds { .. } | Fact::Server { .. } | Fact::Whole { .. } | Fact::MachineOfNode { .. } => None,
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod hold;
 pub mod input;
 mod labels;
 pub mod lease;
+pub mod mhc;
 pub mod nhc;
 pub mod plan;
 pub mod quorum;

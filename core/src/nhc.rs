@@ -254,8 +254,8 @@ fn known<'a>(check: &'a Check, kind: &str) -> Option<&'a StatusCondition> {
 pub struct Event {
     /// The same for every attempt to report the same thing.
     pub name: Name,
-    pub check: Name,
-    pub check_uid: Name,
+    pub about: ObjectKey,
+    pub about_uid: Name,
     pub warning: bool,
     pub reason: &'static str,
     pub message: Name,
@@ -368,8 +368,8 @@ fn event(check: &Check, warning: bool, reason: &'static str, anchor: &str, messa
     let hash = hash(&[&check.uid, reason, anchor]);
     Event {
         name: named(&check.name, '.', hash),
-        check: check.name.clone(),
-        check_uid: check.uid.clone(),
+        about: check.key(),
+        about_uid: check.uid.clone(),
         warning,
         reason,
         message: format!("[remediation] {message}").into(),

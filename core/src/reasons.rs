@@ -75,3 +75,46 @@ pub const EVENT_THRESHOLD_CLAMPED: &str = "ThresholdClamped";
 pub const EVENT_STORM_STARTED: &str = "StormRecoveryStarted";
 pub const EVENT_STORM_COOLDOWN_STARTED: &str = "StormRecoveryCooldownStarted";
 pub const EVENT_STORM_ENDED: &str = "StormRecoveryEnded";
+
+/// Of MachineHealthChecks. Reasons of HealthCheckSucceeded on a Machine.
+pub const HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
+pub const UNHEALTHY_NODE: &str = "UnhealthyNode";
+pub const UNHEALTHY_MACHINE: &str = "UnhealthyMachine";
+pub const NODE_STARTUP_TIMEOUT: &str = "NodeStartupTimeout";
+pub const NODE_DELETED: &str = "NodeDeleted";
+pub const NODE_NOT_FOUND: &str = "NodeNotFound";
+pub const HAS_REMEDIATE_ANNOTATION: &str = "HasRemediateAnnotation";
+pub const HAS_REMEDIATE_ANNOTATION_LEGACY: &str = "HasRemediateMachineAnnotation";
+pub const MACHINE_FAILED: &str = "MachineFailed";
+/// Of OwnerRemediated and ExternallyRemediated.
+pub const WAITING_FOR_REMEDIATION: &str = "WaitingForRemediation";
+
+/// Types and reasons of conditions in a MachineHealthCheck's status, beside RemediationAllowed and Paused.
+pub const NOT_PAUSED: &str = "NotPaused";
+pub const EXTERNAL_TEMPLATE_AVAILABLE: &str = "ExternalRemediationTemplateAvailable";
+pub const EXTERNAL_TEMPLATE_NOT_FOUND: &str = "ExternalRemediationTemplateNotFound";
+pub const EXTERNAL_REQUEST_AVAILABLE: &str = "ExternalRemediationRequestAvailable";
+pub const EXTERNAL_REQUEST_FAILED: &str = "ExternalRemediationRequestCreationFailed";
+/// Ours, only while they are True.
+pub const OVERLAPPING: &str = "Overlapping";
+pub const REMEDIATION_HELD: &str = "RemediationHeld";
+pub const MACHINES_HELD: &str = "MachinesHeld";
+pub const DEPRECATED_STRATEGY: &str = "DeprecatedStrategy";
+pub const STRATEGY_ANNOTATION: &str = "StrategyAnnotation";
+/// Ours, of RemediationAllowed.
+pub const MACHINE_CHECK_INVALID: &str = "MachineHealthCheckInvalid";
+pub const CLUSTER_MISSING: &str = "ClusterMissing";
+pub const CLUSTER_UNREACHABLE: &str = "ClusterUnreachable";
+pub const TEMPLATE_UNAVAILABLE: &str = "RemediationTemplateUnavailable";
+
+/// Reasons of events on MachineHealthChecks and Machines.
+pub const EVENT_REMEDIATION_RESTRICTED: &str = "RemediationRestricted";
+pub const EVENT_MARKED_UNHEALTHY: &str = "MachineMarkedUnhealthy";
+pub const EVENT_TEMPLATE_UNAVAILABLE: &str = "RemediationTemplateUnavailable";
+pub const EVENT_REQUEST_FAILED: &str = "RemediationRequestFailed";
+pub const EVENT_NO_CONTROLLER: &str = "SkippedNoController";
+pub const EVENT_MACHINE_DELETED: &str = "MachineDeleted";
+pub const EVENT_MACHINE_DELETION_FAILED: &str = "MachineDeletionFailed";
+pub const EVENT_ANNOTATION_ADDED: &str = "ExternalAnnotationAdded";
+pub const EVENT_ANNOTATION_FAILED: &str = "ExternalAnnotationFailed";
+pub const EVENT_ANNOTATION_REMOVED: &str = "ExternalAnnotationRemoved";

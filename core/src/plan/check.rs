@@ -218,7 +218,12 @@ impl<'a> Draft<'a> {
 
     /// Where an answer was lost, or the watch does not show what was stored, the server is asked.
     pub(super) fn find_out(&mut self, target: &Target) {
-        let Some(key) = target.maybe_created else { return };
+        if let Some(key) = target.maybe_created {
+            self.find_out_key(key);
+        }
+    }
+
+    pub(super) fn find_out_key(&mut self, key: &ObjectKey) {
         let Some(served) = self.world.served(&key.kind) else { return };
         match self.world.flights.clearance(&EffectKey::Create(key.clone()), self.now.mono) {
             Clearance::Go => {

@@ -4,6 +4,7 @@
 //! there is nothing to keep in step with the world but the world.
 
 mod check;
+pub mod machines;
 mod recover;
 mod repair;
 mod report;
@@ -14,9 +15,10 @@ use crate::decision::{Because, Decision, Verdict};
 use crate::default_check;
 use crate::effect::{Effect, Reach};
 use crate::escalate;
-use crate::facts::{Check, Kind, Mode, Name, Signal, Source};
+use crate::facts::{Check, Kind, Mode, Name, Rival, Signal, Source};
 use crate::flight::{Clearance, grows_with_nodes};
 use crate::hold;
+use crate::mhc::facts::{ClusterKey, Machine, MachineCheck};
 use crate::quorum;
 use crate::time::{Mono, Now};
 use crate::upgrade::{self, Detector, Off};
@@ -49,6 +51,7 @@ pub fn plan(world: &World, now: Now) -> Plan {
     draft.find_kinds();
     draft.find_neighbours();
     draft.find_signals();
+    draft.find_machines();
     if world.is_synced(&Source::Nodes) && world.is_synced(&Source::Checks) {
         for check in world.checks.values() {
             match (world.is_ours(check), draft.rival_of(check)) {
@@ -58,6 +61,7 @@ pub fn plan(world: &World, now: Now) -> Plan {
             }
         }
     }
+    draft.plan_machines();
     draft.forget_checks();
     if let Some(effect) = default_check::wanted(world, now) {
         draft.send(effect);
@@ -72,10 +76,14 @@ struct Draft<'a> {
     requests_left: usize,
     /// Which check has a remediation on which node.
     remediated_by: BTreeMap<&'a Name, &'a Name>,
-    /// The node of the control plane on which this plan starts something.
-    starting: Option<Name>,
+    /// The node or machine of each control plane on which this plan starts something.
+    starting: BTreeMap<Option<ClusterKey>, Name>,
+    /// MachineHealthChecks that are able to act, the oldest first.
+    able_checks: Vec<&'a MachineCheck>,
+    /// The machines of nodes in this cluster.
+    machines_here: BTreeMap<&'a Name, &'a Machine>,
     /// Why checks are left to somebody else's controller, unless they say that we take over.
-    rival: Option<Because>,
+    rivals: BTreeMap<Rival, Because>,
 }
 
 impl<'a> Draft<'a> {
@@ -93,18 +101,22 @@ impl<'a> Draft<'a> {
             plan: Plan { watches, ..Plan::default() },
             requests_left,
             remediated_by: owned.collect(),
-            starting: None,
-            rival: None,
+            starting: BTreeMap::new(),
+            able_checks: machines::able_checks(world),
+            machines_here: machines::machines_here(world),
+            rivals: BTreeMap::new(),
         };
-        if let Some((because, until)) = world.rivals.alive(now.mono) {
-            draft.rival = Some(because);
-            draft.wake(Some(until));
+        for (rival, leases) in &world.rivals {
+            if let Some((because, until)) = leases.alive(now.mono) {
+                draft.rivals.insert(*rival, because);
+                draft.wake(Some(until));
+            }
         }
         draft
     }
 
     fn rival_of(&self, check: &Check) -> Option<Because> {
-        self.rival.clone().filter(|_| !check.take_over)
+        self.rivals.get(&Rival::Medik8s).filter(|_| !check.take_over).cloned()
     }
 
     /// Is it up to us to act under this check?
@@ -115,7 +127,7 @@ impl<'a> Draft<'a> {
     /// Leases of checks that are gone would keep the others off those nodes until they expire.
     fn forget_checks(&mut self) {
         let heard = [Source::Checks, Source::NodeLeases].iter().all(|source| self.world.is_fresh(source, self.now.mono));
-        if !heard || !self.world.owns_all_checks() || self.rival.is_some() {
+        if !heard || !self.world.owns_all_checks() || self.rivals.contains_key(&Rival::Medik8s) {
             return;
         }
         for lease in self.world.node_leases.values() {
@@ -140,7 +152,7 @@ impl<'a> Draft<'a> {
     /// Asks for the kinds that the checks need, and watches those that are served.
     fn find_kinds(&mut self) {
         let ours = self.world.checks.values().filter(|check| self.world.is_ours(check));
-        let wanted: BTreeSet<Kind> = ours.flat_map(kinds_of).collect();
+        let wanted: BTreeSet<Kind> = ours.flat_map(kinds_of).chain(self.machine_kinds()).collect();
         for kind in wanted {
             let missing = self.world.served(&kind).is_none();
             let ask = match self.world.kinds.get(&kind.api_version) {
@@ -182,7 +194,7 @@ impl<'a> Draft<'a> {
         let ours = self.world.checks.values().filter(|check| self.world.is_ours(check));
         let mut policies = ours.filter_map(|check| check.policy.as_ref().ok()).peekable();
         if policies.peek().is_some() {
-            self.plan.watches.extend([Source::NodeLeases, Source::Rivals]);
+            self.plan.watches.extend([Source::NodeLeases, Source::Rivals(Rival::Medik8s)]);
         }
         // Ahead of the first repair, which should not have to wait for it.
         if self.world.lease_namespace_missing && policies.clone().any(|policy| policy.mode == Mode::Act) {
@@ -234,6 +246,12 @@ impl<'a> Draft<'a> {
         true
     }
 
+    /// Looks under way in a Cluster.
+    fn looks_in(&self, cluster: &ClusterKey) -> usize {
+        let is_look = |effect: &&Effect| matches!(effect, Effect::Look { cluster: Some(own), .. } if own == cluster);
+        self.world.flights.looks_in(cluster) + self.plan.effects.iter().filter(is_look).count()
+    }
+
     fn wake(&mut self, at: Option<Mono>) {
         self.plan.wake_at = match (self.plan.wake_at, at) {
             (Some(known), Some(at)) => Some(known.min(at)),
@@ -271,8 +289,8 @@ fn kinds_of(check: &Check) -> BTreeSet<Kind> {
 /// What has to be heard before anything can be decided under this check.
 fn sources(world: &World, check: &Check) -> Vec<Source> {
     let mut sources = vec![Source::Nodes, Source::Checks, Source::NodeLeases];
-    if !check.take_over && !world.rivals.is_unreadable() {
-        sources.push(Source::Rivals);
+    if !check.take_over && !world.is_blind_to(Rival::Medik8s) {
+        sources.push(Source::Rivals(Rival::Medik8s));
     }
     for kind in kinds_of(check) {
         match world.kinds.get(&kind.api_version) {

@@ -135,7 +135,7 @@ impl<'a> Draft<'a> {
         for object in objects.iter().filter(|object| !object.deleting) {
             let Some(served) = self.world.served(&object.key.kind) else { continue };
             let (key, plural, uid) = (object.key.clone(), served.plural.clone(), object.uid.clone());
-            queued |= !self.send(Effect::Delete { key, plural, uid });
+            queued |= !self.send(Effect::Delete { key, plural, uid, tells: Vec::new() });
         }
         match objects.first() {
             Some(object) if object.deleting => (Verdict::Remove, Because::Leaving { key: object.key.clone() }),

@@ -5,17 +5,18 @@ use std::time::Duration;
 use super::check::{Round, Target};
 use super::{Draft, sources};
 use crate::decision::{Because, Match, Verdict};
-use crate::effect::{Creation, Effect, EffectKey, Hold, Mark};
+use crate::effect::{Creation, Effect, EffectKey, Hold, Mark, Owner};
 use crate::escalate::{self, Progress};
 use crate::facts::{Check, EXCLUDE_LABEL, Kind, MACHINE_API_VERSION, Mode, Name, Node, Object, ObjectKey};
 use crate::flight::{Clearance, Flight};
 use crate::health::Known;
 use crate::hold::{self, Standing};
+use crate::mhc::facts::MACHINE_CHECK_KIND;
 use crate::time::Mono;
 use crate::{quorum, repeat, upgrade};
 
 /// A look that was sent longer ago no longer justifies a start.
-const LOOK_VALID_FOR: Duration = Duration::from_secs(5);
+pub(super) const LOOK_VALID_FOR: Duration = Duration::from_secs(5);
 
 impl<'a> Draft<'a> {
     pub(super) fn repair(&mut self, round: &Round<'a>, target: &Target<'a>, found: &Match, due_at: Mono) -> (Verdict, Because) {
@@ -75,7 +76,7 @@ impl<'a> Draft<'a> {
             self.wake(Some(until));
             return Some(because);
         }
-        quorum::forbids(self.world, node, self.starting.as_ref(), self.now).or_else(|| {
+        quorum::forbids(self.world, node, self.starting.get(&None), self.now).or_else(|| {
             let key = round.workshops[step].name_for(round.check, node, step);
             (!round.acts()).then_some(Because::DryRun { key })
         })
@@ -146,7 +147,8 @@ impl<'a> Draft<'a> {
             return Err((Verdict::Wait, Because::Removed { key: key.clone(), times }));
         }
         let node = target.name();
-        let looked = self.world.looked_at(node).is_some_and(|at| at >= due_at && self.now.mono.since(at) <= LOOK_VALID_FOR);
+        let looked =
+            self.world.looked_at(None, node, true).is_some_and(|at| at >= due_at && self.now.mono.since(at) <= LOOK_VALID_FOR);
         let standing = hold::standing(self.world, round.check, &target.known.node, round.policy.steps[step].timeout, self.now);
         if let Standing::Theirs { holder, until } = standing {
             self.wake(Some(until));
@@ -154,7 +156,7 @@ impl<'a> Draft<'a> {
         }
         let machine = self.machine(target, key)?;
         // All at once: the Lease is given back if the look shows that the node is well.
-        let has_looked = looked || self.send(Effect::Look { node: node.clone() });
+        let has_looked = looked || self.send(Effect::Look { cluster: None, node: node.clone() });
         match (looked, has_looked, standing) {
             (_, false, _) => Err((Verdict::Wait, Because::Queued)),
             (true, _, Standing::Ours { .. }) => machine.ok_or((Verdict::Wait, Because::Looking)),
@@ -214,15 +216,17 @@ impl<'a> Draft<'a> {
             key: key.clone(),
             plural: workshop.served.plural.clone(),
             body: workshop.body.clone(),
-            node: node.name.clone(),
             template: workshop.template.key.name.clone(),
-            check: round.check.name.clone(),
-            check_uid: round.check.uid.clone(),
-            control_plane: node.is_control_plane(),
-            machine,
+            owner: Owner::Check {
+                node: node.name.clone(),
+                check: round.check.name.clone(),
+                check_uid: round.check.uid.clone(),
+                control_plane: node.is_control_plane(),
+                machine,
+            },
         }));
         if sent && node.is_control_plane() {
-            self.starting = Some(node.name.clone());
+            self.starting.insert(None, node.name.clone());
         }
         match sent {
             true => (Verdict::Start, Because::Creating { key }),
@@ -235,6 +239,10 @@ impl<'a> Draft<'a> {
     fn other_check(&self, check: &Check, known: &Known) -> Option<Name> {
         if let Some(owner) = self.remediated_by.get(&known.node.name).filter(|owner| ***owner != check.name) {
             return Some((*owner).clone());
+        }
+        // Who knows about the machine knows more than who only knows about its node.
+        if let Some(owner) = self.machines_here.get(&known.node.name).and_then(|machine| self.responsible(machine)) {
+            return Some(format!("{MACHINE_CHECK_KIND} {}", owner.place).into());
         }
         // Whoever takes care of a check that is not ours was there before us, for all that we know.
         // And the check that nobody wrote yields to all that somebody did.

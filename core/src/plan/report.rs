@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Draft;
 use crate::decision::Because;
 use crate::effect::Effect;
-use crate::facts::{Check, Source};
+use crate::facts::{Check, ObjectKey, Source};
 use crate::nhc::{self, CheckStatus, Findings, Found};
 use crate::time::Mono;
 
@@ -13,9 +13,9 @@ use crate::time::Mono;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 const STATUS_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Watches are back within seconds after most breaks.
-const DOUBT_TOLD_AFTER: Duration = Duration::from_secs(10);
+pub(super) const DOUBT_TOLD_AFTER: Duration = Duration::from_secs(10);
 /// Events that do not wait for the pace of the status.
-const EVENTS_PER_STATUS: usize = 20;
+pub(super) const EVENTS_PER_STATUS: usize = 20;
 
 impl Draft<'_> {
     /// What stood there stays: it cannot be judged any more, and is not gone because of that.
@@ -55,11 +55,12 @@ impl Draft<'_> {
         if desired == check.status && findings.brief.is_empty() {
             return;
         }
-        let throttled = self.next_status_at(check, &desired).is_some();
+        let key = check.key();
+        let throttled = self.next_status_at(&key, desired.gist()).is_some();
         let mut all_settled = true;
-        let mut room = EVENTS_PER_STATUS.saturating_sub(self.world.settled(&check.name));
+        let mut room = EVENTS_PER_STATUS.saturating_sub(self.world.settled(&key));
         for event in nhc::events(check, findings, &desired, self.now.wall) {
-            if self.world.is_settled(&check.name, &event.name) {
+            if self.world.is_settled(&key, &event.name) {
                 continue;
             }
             all_settled = false;
@@ -76,7 +77,7 @@ impl Draft<'_> {
         if status == check.status {
             return;
         }
-        match self.next_status_at(check, &status) {
+        match self.next_status_at(&check.key(), status.gist()) {
             Some(next_at) => self.wake(Some(next_at)),
             None if events_are_out => {
                 let (check, version) = (check.name.clone(), check.version.clone());
@@ -88,9 +89,9 @@ impl Draft<'_> {
 
     /// None: now. To write again what was stored last means that it did not stay: a schema prunes it, or somebody else
     /// writes too, and neither gets better by hurrying.
-    fn next_status_at(&self, check: &Check, desired: &CheckStatus) -> Option<Mono> {
-        let sent = self.world.status_sent(&check.name)?;
-        let did_not_stay = sent.stored && sent.gist == desired.gist();
+    pub(super) fn next_status_at(&self, check: &ObjectKey, desired_gist: u64) -> Option<Mono> {
+        let sent = self.world.status_sent(check)?;
+        let did_not_stay = sent.stored && sent.gist == desired_gist;
         let pause = if did_not_stay { STATUS_AGAIN_AFTER } else { STATUS_EVERY };
         Some(sent.at.after(pause)).filter(|at| *at > self.now.mono)
     }

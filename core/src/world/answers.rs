@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use super::{STALE_AFTER, World};
 use crate::default_check::DefaultCheck;
 use crate::effect::EffectKey;
-use crate::facts::{Name, Signal, Source};
+use crate::facts::{Name, Node, ObjectKey, Signal, Source};
+use crate::health::take_in;
 use crate::input::{Answer, Fact};
+use crate::mhc::facts::{ClusterKey, MACHINE_KIND, Machine, Style};
 use crate::time::{Mono, Now};
 use crate::upgrade::Off;
 
@@ -20,19 +22,66 @@ impl World {
     pub(super) fn answered(&mut self, key: EffectKey, answer: Answer, now: Now) -> bool {
         let Some(sent_at) = self.flights.answered(&key, &answer, now.mono) else { return false };
         match (key, answer) {
-            (EffectKey::Look(name), Answer::Done(Some(Fact::Node(node)))) if self.nodes.contains_key(&name) => {
-                // While a list is under way its older news may follow: what the look shows is taken in, but does not count.
-                self.node_seen(node, now);
-                self.looks.retain(|_, looked_at| now.mono.since(*looked_at) < STALE_AFTER);
-                if !self.is_listing(&Source::Nodes) {
-                    self.looks.insert(name, sent_at);
+            (EffectKey::Look(cluster, name), Answer::Done(Some(Fact::Node(node)))) => {
+                self.looked(cluster, name, Some(node), sent_at, now);
+            }
+            (EffectKey::Look(cluster, name), Answer::Missing) => self.looked(cluster, name, None, sent_at, now),
+            (EffectKey::Look(..), _) => {}
+            (EffectKey::LookMachine(place), Answer::Done(Some(Fact::Machine(machine)))) => {
+                if self.fleet.machines.contains_key(&place) {
+                    let listing = self.is_listing(&Source::Machines(machine.dialect));
+                    self.machine_seen(machine, now);
+                    self.fleet.looks.retain(|_, looked_at| now.mono.since(*looked_at) < STALE_AFTER);
+                    if !listing {
+                        self.fleet.looks.insert(place, sent_at);
+                    }
                 }
             }
-            // The watch will tell that the node is gone; until then it is left alone.
-            (EffectKey::Look(_), _) => {}
+            (EffectKey::LookMachine(_), _) => {}
+            (EffectKey::Sign(place), answer) => {
+                let key = EffectKey::Sign(place);
+                match answer {
+                    Answer::Done(fact) => {
+                        self.fleet.done(&key);
+                        if let Some(Fact::Machine(machine)) = fact {
+                            self.signed(machine, now);
+                        }
+                    }
+                    Answer::Exists | Answer::Missing | Answer::Conflict | Answer::Refused { .. } | Answer::Unsure { .. } => {
+                        self.fleet.refused(&key);
+                    }
+                }
+            }
+            (key @ (EffectKey::PowerCycle(_) | EffectKey::DeleteMachine(_)), Answer::Done(_)) => self.fleet.done(&key),
+            (key @ (EffectKey::PowerCycle(_) | EffectKey::DeleteMachine(_)), _) => self.fleet.refused(&key),
+            (EffectKey::MachineCheckStatus(_), Answer::Done(Some(Fact::MachineCheck(check)))) => {
+                if self.fleet.checks.get(&check.place).is_some_and(|known| known.uid == check.uid) {
+                    self.settled.remove(&check.key());
+                    if let Some(sent) = self.status_sent.get_mut(&check.key()) {
+                        sent.stored = true;
+                    }
+                    // Whatever is written of the new style, RemediationAllowed is part of it.
+                    if check.dialect.styles().contains(&Style::New) && check.status.new.is_empty() {
+                        self.fleet.drops_new.insert(check.dialect);
+                    }
+                    self.machine_check_seen(check);
+                }
+            }
+            (EffectKey::MachineCheckStatus(_), _) => {}
+            (EffectKey::Create(key), Answer::Done(_)) => {
+                self.fleet.done(&EffectKey::Create(key.clone()));
+                if self.objects.contains_key(&key) {
+                    self.flights.resolved(&EffectKey::Create(key));
+                }
+            }
             (EffectKey::Create(key), _) if self.objects.contains_key(&key) => self.flights.resolved(&EffectKey::Create(key)),
             (EffectKey::Create(_), _) => {}
-            (EffectKey::Delete(key, uid), _) => {
+            (EffectKey::Delete(key, uid), answer) => {
+                let effect = EffectKey::Delete(key.clone(), uid.clone());
+                match answer {
+                    Answer::Done(_) => self.fleet.done(&effect),
+                    _ => self.fleet.refused(&effect),
+                }
                 if self.objects.get(&key).is_none_or(|object| object.uid != uid) {
                     self.flights.resolved(&EffectKey::Delete(key, uid));
                 }
@@ -51,7 +100,7 @@ impl World {
                     self.unwritable.insert(key.kind);
                 }
             }
-            (EffectKey::FindMachine(node), Answer::Done(Some(Fact::Machine { uid }))) => {
+            (EffectKey::FindMachine(node), Answer::Done(Some(Fact::MachineOfNode { uid }))) => {
                 self.machine_found(node, Some(uid), sent_at, now);
             }
             (EffectKey::FindMachine(node), Answer::Missing) => self.machine_found(node, None, sent_at, now),
@@ -87,11 +136,11 @@ impl World {
                 self.signals.server_refused(Off::NotReadable, now.mono);
             }
             (EffectKey::ServerVersion, _) => {}
-            (EffectKey::Emit(check, event), answer) => self.settle(check, event, &answer),
+            (EffectKey::Emit(about, event), answer) => self.settle(about, event, &answer),
             (EffectKey::Status(_), Answer::Done(Some(Fact::Check(check)))) => {
                 if self.checks.get(&check.name).is_some_and(|known| known.uid == check.uid) {
-                    self.settled.remove(&check.name);
-                    if let Some(sent) = self.status_sent.get_mut(&check.name) {
+                    self.settled.remove(&check.key());
+                    if let Some(sent) = self.status_sent.get_mut(&check.key()) {
                         sent.stored = true;
                         // Those that came and went while it was on its way are told of with the next one.
                         let told = std::mem::take(&mut sent.briefs);
@@ -107,22 +156,62 @@ impl World {
         true
     }
 
+    /// The node was asked for, plainly. Whether a node that the watch does not show is really there, the watch will tell; until
+    /// then it is left alone.
+    fn looked(&mut self, cluster: Option<ClusterKey>, name: Name, found: Option<Node>, sent_at: Mono, now: Now) {
+        let source = cluster.clone().map_or(Source::Nodes, Source::RemoteNodes);
+        let is_there = found.is_some();
+        // While a list is under way its older news may follow: what the look shows is taken in, but does not count.
+        let listing = self.is_listing(&source);
+        match (found, &cluster) {
+            (Some(node), None) if self.nodes.contains_key(&name) => {
+                self.node_seen(node, now);
+            }
+            (Some(node), Some(cluster)) => {
+                if let Some(region) = self.fleet.regions.get_mut(cluster).filter(|region| region.nodes.contains_key(&name)) {
+                    take_in(&mut region.nodes, node, listing, &self.clock, now);
+                }
+            }
+            (Some(_), None) | (None, _) => {}
+        }
+        self.looks.retain(|_, (looked_at, _)| now.mono.since(*looked_at) < STALE_AFTER);
+        if !listing {
+            self.looks.insert((cluster, name), (sent_at, is_there));
+        }
+    }
+
+    /// A Machine as it is after we wrote on it. Where a condition of the new style did not stay, there is no such style.
+    fn signed(&mut self, machine: Machine, now: Now) {
+        let wrote_new = self.fleet.wrote_new.remove(&machine.place);
+        if wrote_new && machine.board(Style::New).is_none_or(|board| board.missing > 0) {
+            self.fleet.drops_new.insert(machine.dialect);
+        }
+        if self.fleet.machines.get(&machine.place).is_some_and(|known| known.uid == machine.uid) {
+            self.machine_seen(machine, now);
+        }
+    }
+
     fn machine_found(&mut self, node: Name, uid: Option<Name>, sent_at: Mono, now: Now) {
         self.machines.retain(|_, (at, _)| now.mono.since(*at) < STALE_AFTER);
         self.machines.insert(node, (sent_at, uid));
     }
 
-    pub(super) fn settle(&mut self, check: Name, event: Name, answer: &Answer) {
-        let key = EffectKey::Emit(check.clone(), event.clone());
+    pub(super) fn settle(&mut self, about: ObjectKey, event: Name, answer: &Answer) {
+        let key = EffectKey::Emit(about.clone(), event.clone());
         let settled = match answer {
             Answer::Done(_) | Answer::Exists | Answer::Missing | Answer::Conflict => true,
             Answer::Refused { retry_after, .. } => retry_after.is_none() || self.flights.tries(&key) >= EVENT_TRIES_MAX,
             Answer::Unsure { .. } => self.flights.tries(&key) >= EVENT_TRIES_MAX,
         };
-        if !settled || !self.checks.contains_key(&check) {
+        if !settled {
             return;
         }
-        let events = self.settled.entry(check).or_default();
+        self.fleet.told(&about, &event);
+        // Of machines no status tells that it has been told.
+        if &*about.kind.kind == MACHINE_KIND {
+            return;
+        }
+        let events = self.settled.entry(about).or_default();
         if events.len() >= SETTLED_MAX {
             events.clear();
         }

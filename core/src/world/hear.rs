@@ -1,21 +1,28 @@
 //! What changes when something is heard?
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Feed, Kinds, World};
 use crate::default_check::DefaultCheck;
 use crate::effect::EffectKey;
-use crate::facts::{Check, Name, Node, NodeLease, Object, ObjectKey, Served, Signal, SignalFact, Source};
+use crate::facts::{Check, Invalid, Name, Node, NodeLease, Object, ObjectKey, Served, Signal, SignalFact, Source};
 use crate::flight::FORGET_AFTER;
-use crate::health::Known;
+use crate::health::take_in;
 use crate::input::{Fact, Gone};
+use crate::mhc::facts::{ClusterKey, Flavour, Machine, MachineCheck};
+use crate::mhc::fleet::cluster_name;
 use crate::rival::Rivals;
 use crate::time::{Mono, Now};
 use crate::upgrade::Off;
 
 /// A definition is named `plural.group`.
-const CHECK_DEFINITION: &str = "nodehealthchecks.remediation.medik8s.io";
+pub(super) const CHECK_DEFINITION: &str = "nodehealthchecks.remediation.medik8s.io";
+pub(super) const CLUSTER_DEFINITION: &str = "clusters.cluster.x-k8s.io";
+pub(super) const MACHINE_CHECK_DEFINITIONS: [(Flavour, &str); 2] = [
+    (Flavour::ClusterApi, "machinehealthchecks.cluster.x-k8s.io"),
+    (Flavour::OpenShift, "machinehealthchecks.machine.openshift.io"),
+];
 /// A definition is served some moments after it appears: ask at this pace at first, then ever slower.
 const RECHECK_MIN: Duration = Duration::from_millis(250);
 /// Together with the growing pause, some eight seconds.
@@ -32,14 +39,20 @@ impl World {
         let unseen = match &source {
             Source::Nodes => self.nodes.keys().chain(self.unreadable.keys()).cloned().collect(),
             Source::Checks => self.checks.keys().cloned().collect(),
-            Source::Kinds => BTreeSet::new(),
+            Source::Kinds => self.definitions.keys().cloned().collect(),
             Source::Signals(signal) => self.signals.names(*signal).collect(),
             Source::Objects(kind) => self.objects.keys().filter(|key| key.kind == *kind).map(list_name).collect(),
             Source::NodeLeases => self.node_leases.keys().cloned().collect(),
             Source::Etcd => self.etcd.keys().cloned().collect(),
             Source::Budgets => self.budgets.keys().cloned().collect(),
             Source::Guards => self.guards.keys().cloned().collect(),
-            Source::Rivals => self.rivals.names(),
+            Source::Rivals(rival) => self.rivals.get(rival).map(Rivals::names).unwrap_or_default(),
+            Source::MachineChecks(_)
+            | Source::Machines(_)
+            | Source::Clusters(_)
+            | Source::Access(_)
+            | Source::RemoteNodes(_)
+            | Source::RemoteEtcd(_) => self.fleet.names(&source),
         };
         let feed = self.feeds.entry(source).or_insert(Feed {
             synced: false,
@@ -62,7 +75,9 @@ impl World {
                 self.unreadable.retain(|name, _| !unseen.contains(name));
             }
             Source::Checks => unseen.iter().for_each(|name| self.drop_check(name)),
-            Source::Kinds => {}
+            Source::Kinds => unseen.iter().for_each(|name| {
+                self.definition_seen(name, None);
+            }),
             Source::Signals(signal) => {
                 for name in &unseen {
                     self.signals.gone(*signal, name);
@@ -74,7 +89,15 @@ impl World {
             Source::Etcd => self.etcd.retain(|pod, _| !unseen.contains(pod)),
             Source::Budgets => self.budgets.retain(|name, _| !unseen.contains(name)),
             Source::Guards => self.guards.retain(|pod, _| !unseen.contains(pod)),
-            Source::Rivals => self.rivals.listed(&unseen),
+            Source::Rivals(rival) => self.rivals.entry(*rival).or_default().listed(&unseen),
+            Source::RemoteNodes(cluster) => {
+                // A cluster without Nodes has been heard of, too.
+                self.fleet.regions.entry(cluster.clone()).or_default();
+                self.fleet.drop_unseen(source, &unseen);
+            }
+            Source::MachineChecks(_) | Source::Machines(_) | Source::Clusters(_) | Source::Access(_) | Source::RemoteEtcd(_) => {
+                self.fleet.drop_unseen(source, &unseen);
+            }
         }
         true
     }
@@ -85,7 +108,10 @@ impl World {
             Fact::Node(node) => self.node_seen(node, now),
             Fact::Check(check) => self.check_seen(check, now),
             Fact::Object(object) => self.object_seen(object),
-            Fact::Definition { name, ours } => self.definition_seen(&name, Some(ours)),
+            Fact::Definition { name, ours } => {
+                self.mark_seen(&Source::Kinds, &name);
+                self.definition_seen(&name, Some(ours))
+            }
             Fact::NodeLease(lease) => self.node_lease_seen(lease),
             Fact::Etcd { pod, node } => {
                 self.mark_seen(&Source::Etcd, &pod);
@@ -99,12 +125,37 @@ impl World {
                 self.mark_seen(&Source::Guards, &pod);
                 self.guards.insert(pod, guard.clone()).is_none_or(|before| before != guard)
             }
-            Fact::Rival { name, lease } => {
-                self.mark_seen(&Source::Rivals, &name);
-                self.rivals.seen(name, lease, &self.clock, now)
+            Fact::Rival { rival, name, lease } => {
+                self.mark_seen(&Source::Rivals(rival), &name);
+                self.rivals.entry(rival).or_default().seen(name, lease, &self.clock, now)
             }
             // Of which node only the answer knows.
-            Fact::Machine { .. } => false,
+            Fact::MachineOfNode { .. } => false,
+            Fact::MachineCheck(check) => self.machine_check_seen(check),
+            Fact::Machine(machine) => self.machine_seen(machine, now),
+            Fact::Cluster(dialect, cluster) => {
+                self.mark_seen(&Source::Clusters(dialect), &cluster_name(&cluster.key));
+                self.fleet.clusters.insert(cluster.key.clone(), cluster.clone()).is_none_or(|before| before != cluster)
+            }
+            Fact::Access { cluster, access } => {
+                self.mark_seen(&Source::Access(cluster.clone()), &cluster_name(&cluster));
+                let changed = self.fleet.access.get(&cluster) != Some(&access);
+                if changed {
+                    // It may lead to another cluster: what was heard from the old one says nothing about that.
+                    self.forget(&Source::RemoteNodes(cluster.clone()));
+                    self.forget(&Source::RemoteEtcd(cluster.clone()));
+                    self.looks.retain(|(own, _), _| own.as_ref() != Some(&cluster));
+                    self.fleet.no_access.remove(&cluster);
+                    self.fleet.access.insert(cluster, access);
+                }
+                changed
+            }
+            Fact::RemoteNode(cluster, node) => self.remote_node_seen(cluster, node, now),
+            Fact::RemoteEtcd { cluster, pod, node } => {
+                self.mark_seen(&Source::RemoteEtcd(cluster.clone()), &pod);
+                let etcd = &mut self.fleet.regions.entry(cluster).or_default().etcd;
+                etcd.insert(pod, node.clone()).is_none_or(|before| before != node)
+            }
             Fact::Kinds { api_version, served } => self.kinds_found(api_version, served, now.mono),
             Fact::Signal { signal, name, says } => self.signal_seen(signal, name, says, now),
             Fact::Whole { key, uid, json } => self.wholes.insert(key, (uid, json)).is_none(),
@@ -113,46 +164,15 @@ impl World {
         freshened || changed
     }
 
-    pub(super) fn node_seen(&mut self, mut node: Node, now: Now) -> bool {
+    pub(super) fn node_seen(&mut self, node: Node, now: Now) -> bool {
         self.mark_seen(&Source::Nodes, &node.name);
         self.unreadable.remove(&node.name);
-        let listing = self.is_listing(&Source::Nodes);
-        let known = self.nodes.get_mut(&node.name);
-        if let Some(known) = known {
-            // A watch may lag behind a look; its old news is no news. A list is always believed.
-            if !listing && node.version.is_older_than(&known.node.version) {
-                return false;
-            }
-            if known.unreadable.is_none() && known.node.says_the_same_as(&node) {
-                known.node.version = node.version;
-                return false;
-            }
-            self.signals.kubelet_seen(&known.node, &node, now);
+        let (name, listing) = (node.name.clone(), self.is_listing(&Source::Nodes));
+        let Some(before) = take_in(&mut self.nodes, node, listing, &self.clock, now) else { return false };
+        if let (Some(before), Some(after)) = (before, self.nodes.get(&name)) {
+            self.signals.kubelet_seen(&before.node, &after.node, now);
         }
-        let since = self.anchors(&node, now);
-        let same = self.nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
-        let created = same.map_or_else(|| self.clock.anchor(node.created_at, now), |known| known.created);
-        let (is_control_plane, has_reported) = (node.is_control_plane(), node.has_reported());
-        // Itself, or its neighbour by name, which often is of the same kind.
-        if let Some((_, known)) = self.nodes.range(..=node.name.clone()).next_back() {
-            node.labels.share_keys(&known.node.labels);
-        }
-        self.nodes.insert(node.name.clone(), Known { node, since, created, is_control_plane, has_reported, unreadable: None });
         true
-    }
-
-    /// A condition that has not changed keeps the instant at which it began, whatever the wall clock does.
-    pub(super) fn anchors(&self, node: &Node, now: Now) -> Box<[Mono]> {
-        let known = self.nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
-        let kept = |condition| {
-            let known = known?;
-            let at = known.node.conditions.iter().position(|own| own == condition)?;
-            Some(known.since[at])
-        };
-        node.conditions
-            .iter()
-            .map(|condition| kept(condition).unwrap_or_else(|| self.clock.anchor(condition.since, now)))
-            .collect()
     }
 
     pub(super) fn check_seen(&mut self, check: Check, now: Now) -> bool {
@@ -167,6 +187,41 @@ impl World {
         }
         self.checks.insert(check.name.clone(), check);
         true
+    }
+
+    pub(super) fn machine_check_seen(&mut self, check: MachineCheck) -> bool {
+        let source = Source::MachineChecks(check.dialect);
+        self.mark_seen(&source, &check.place.to_string().into());
+        let known = self.fleet.checks.get(&check.place);
+        if known.is_some_and(|known| check.version.is_older_than(&known.version)) && !self.is_listing(&source) {
+            return false;
+        }
+        self.fleet.checks.insert(check.place.clone(), check);
+        true
+    }
+
+    pub(super) fn machine_seen(&mut self, mut machine: Machine, now: Now) -> bool {
+        let source = Source::Machines(machine.dialect);
+        if self.is_listing(&source) {
+            self.mark_seen(&source, &machine.place.to_string().into());
+        } else if self.fleet.machines.get(&machine.place).is_some_and(|known| machine.version.is_older_than(&known.version)) {
+            return false;
+        }
+        self.flights.resolved(&EffectKey::PowerCycle(machine.place.clone()));
+        if let Some((_, known)) = self.fleet.machines.range(..=machine.place.clone()).next_back() {
+            machine.labels.share_keys(&known.labels);
+        }
+        self.fleet.date(&mut machine, now.wall);
+        self.fleet.machines.insert(machine.place.clone(), machine.clone()).is_none_or(|before| before != machine)
+    }
+
+    fn remote_node_seen(&mut self, cluster: ClusterKey, node: Node, now: Now) -> bool {
+        let source = Source::RemoteNodes(cluster.clone());
+        self.mark_seen(&source, &node.name);
+        let listing = self.is_listing(&source);
+        let region = self.fleet.regions.entry(cluster).or_default();
+        region.unreadable.remove(&node.name);
+        take_in(&mut region.nodes, node, listing, &self.clock, now).is_some()
     }
 
     pub(super) fn signal_seen(&mut self, signal: Signal, name: Name, says: SignalFact, now: Now) -> bool {
@@ -194,9 +249,14 @@ impl World {
     }
 
     pub(super) fn definition_seen(&mut self, name: &str, ours: Option<bool>) -> bool {
-        let mut any = false;
-        if name == CHECK_DEFINITION {
-            any = std::mem::replace(&mut self.definition_is_ours, ours) != ours;
+        let matters = [CHECK_DEFINITION, CLUSTER_DEFINITION].contains(&name)
+            || MACHINE_CHECK_DEFINITIONS.iter().any(|(_, own)| *own == name);
+        let mut any = matters && self.definitions.get(name).copied() != ours;
+        if matters {
+            match ours {
+                Some(ours) => self.definitions.insert(name.into(), ours),
+                None => self.definitions.remove(name),
+            };
         }
         let Some((_, group)) = name.split_once('.') else { return any };
         for (api_version, kinds) in &mut self.kinds {
@@ -232,14 +292,21 @@ impl World {
             | Source::Etcd
             | Source::Budgets
             | Source::Guards
-            | Source::Rivals => false,
+            | Source::Rivals(_)
+            | Source::Access(_)
+            | Source::RemoteNodes(_)
+            | Source::RemoteEtcd(_) => false,
+            Source::MachineChecks(dialect) | Source::Machines(dialect) | Source::Clusters(dialect) => {
+                let kinds = self.kinds.get_mut(dialect.api_version());
+                kinds.is_some_and(|kinds| !std::mem::replace(&mut kinds.changed, true))
+            }
         }
     }
 
     pub(super) fn forbidden(&mut self, source: &Source, now: Mono) -> bool {
         match source {
             Source::Signals(signal) => self.refused(*signal, Off::NotReadable, now),
-            Source::Rivals => self.rivals.forbidden(),
+            Source::Rivals(rival) => self.rivals.entry(*rival).or_default().forbidden(),
             // Without these there is nothing to decide on, and the watch says why.
             Source::Nodes
             | Source::Checks
@@ -248,7 +315,13 @@ impl World {
             | Source::NodeLeases
             | Source::Etcd
             | Source::Budgets
-            | Source::Guards => false,
+            | Source::Guards
+            | Source::MachineChecks(_)
+            | Source::Machines(_)
+            | Source::Clusters(_)
+            | Source::Access(_)
+            | Source::RemoteNodes(_)
+            | Source::RemoteEtcd(_) => false,
         }
     }
 
@@ -262,7 +335,7 @@ impl World {
         match gone {
             Gone::Node(name) => {
                 self.heard(&Source::Nodes, now);
-                self.looks.remove(&name);
+                self.looks.remove(&(None, name.clone()));
                 self.machines.remove(&name);
                 self.unreadable.remove(&name);
                 self.nodes.remove(&name).is_some()
@@ -282,7 +355,7 @@ impl World {
                 if self.election.leads(now.mono) {
                     object.iter().for_each(|object| self.remember_brief(object));
                 }
-                let was_ours = object.as_ref().is_some_and(|object| self.owner_of(object).is_some());
+                let was_ours = object.as_ref().is_some_and(|object| self.owner_of(object).is_some() || self.fleet.owns(object));
                 if was_ours && !deleted_by_us {
                     self.removals.retain(|_, (_, at)| now.mono.since(*at) < FORGET_AFTER);
                     let (times, _) = self.removals.get(&key).copied().unwrap_or_default();
@@ -309,9 +382,43 @@ impl World {
                 self.heard(&Source::Guards, now);
                 self.guards.remove(&pod).is_some()
             }
-            Gone::Rival { name } => {
-                self.heard(&Source::Rivals, now);
-                self.rivals.gone(&name)
+            Gone::Rival { rival, name } => {
+                self.heard(&Source::Rivals(rival), now);
+                self.rivals.entry(rival).or_default().gone(&name)
+            }
+            Gone::MachineCheck(dialect, place) => {
+                self.heard(&Source::MachineChecks(dialect), now);
+                let check = self.fleet.checks.remove(&place);
+                check.iter().for_each(|check| self.drop_machine_check(check));
+                check.is_some()
+            }
+            Gone::Machine(dialect, place) => {
+                self.heard(&Source::Machines(dialect), now);
+                self.fleet.looks.remove(&place);
+                self.flights.resolved(&EffectKey::DeleteMachine(place.clone()));
+                self.flights.resolved(&EffectKey::PowerCycle(place.clone()));
+                self.fleet.machines.remove(&place).is_some()
+            }
+            Gone::Cluster(dialect, key) => {
+                self.heard(&Source::Clusters(dialect), now);
+                self.fleet.clusters.remove(&key).is_some()
+            }
+            Gone::Access(cluster) => {
+                self.heard(&Source::Access(cluster.clone()), now);
+                self.fleet.no_access.remove(&cluster);
+                self.fleet.access.remove(&cluster).is_some()
+            }
+            Gone::RemoteNode(cluster, name) => {
+                self.heard(&Source::RemoteNodes(cluster.clone()), now);
+                let region = self.fleet.regions.entry(cluster.clone()).or_default();
+                region.unreadable.remove(&name);
+                let known = region.nodes.remove(&name);
+                self.looks.remove(&(Some(cluster), name));
+                known.is_some()
+            }
+            Gone::RemoteEtcd { cluster, pod } => {
+                self.heard(&Source::RemoteEtcd(cluster.clone()), now);
+                self.fleet.regions.entry(cluster).or_default().etcd.remove(&pod).is_some()
             }
             Gone::Definition { name } => {
                 self.heard(&Source::Kinds, now);
@@ -361,7 +468,15 @@ impl World {
             Source::Etcd => self.etcd.clear(),
             Source::Budgets => self.budgets.clear(),
             Source::Guards => self.guards.clear(),
-            Source::Rivals => self.rivals = Rivals::default(),
+            Source::Rivals(rival) => {
+                self.rivals.remove(rival);
+            }
+            Source::MachineChecks(_)
+            | Source::Machines(_)
+            | Source::Clusters(_)
+            | Source::Access(_)
+            | Source::RemoteNodes(_)
+            | Source::RemoteEtcd(_) => self.fleet.forget(source),
             Source::NodeLeases => self.node_leases.clear(),
             Source::Signals(signal) => self.signals.forget(*signal),
             Source::Nodes | Source::Checks | Source::Kinds => {}
@@ -386,7 +501,23 @@ impl World {
             | Source::Etcd
             | Source::Budgets
             | Source::Guards
-            | Source::Rivals => false,
+            | Source::Rivals(_)
+            | Source::RemoteEtcd(_)
+            // These are read so carefully that nothing but a name is needed; what is wrong with the rest, they say themselves.
+            | Source::MachineChecks(_)
+            | Source::Machines(_)
+            | Source::Clusters(_) => false,
+            Source::Access(cluster) => {
+                let access = Err(Invalid(why));
+                self.fleet.access.insert(cluster.clone(), access.clone()).is_none_or(|before| before != access)
+            }
+            Source::RemoteNodes(cluster) => {
+                let region = self.fleet.regions.entry(cluster.clone()).or_default();
+                match region.nodes.get_mut(name) {
+                    Some(known) => known.unreadable.replace(why).is_none(),
+                    None => region.unreadable.insert(name.clone(), why).is_none(),
+                }
+            }
             // Somebody says something that we do not understand: in doubt, nothing starts.
             Source::Signals(signal) => {
                 let what = format!("{source}: {name} cannot be read: {why}").into();
@@ -406,11 +537,18 @@ impl World {
     }
 
     pub(super) fn drop_check(&mut self, name: &Name) {
-        self.checks.remove(name);
-        self.settled.remove(name);
+        if let Some(check) = self.checks.remove(name) {
+            self.settled.remove(&check.key());
+            self.status_sent.remove(&check.key());
+        }
         self.brief.remove(name);
-        self.status_sent.remove(name);
         self.signals.forget_check(name);
+    }
+
+    fn drop_machine_check(&mut self, check: &MachineCheck) {
+        self.settled.remove(&check.key());
+        self.status_sent.remove(&check.key());
+        self.fleet.repaired.remove(&check.key());
     }
 }
 

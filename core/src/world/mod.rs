@@ -9,13 +9,16 @@ mod hear;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use self::hear::{CHECK_DEFINITION, CLUSTER_DEFINITION, MACHINE_CHECK_DEFINITIONS};
 use crate::default_check::DefaultCheck;
-use crate::effect::{Effect, EffectKey};
-use crate::facts::{Budget, Check, Claim, Guard, Kind, Limit, Name, NodeLease, Object, ObjectKey, Served, Source};
+use crate::effect::{Change, Effect, EffectKey, Owner, Signing};
+use crate::facts::{Budget, Check, Claim, Guard, Kind, Limit, Name, NodeLease, Object, ObjectKey, Rival, Served, Source};
 use crate::flight::{Flights, backoff};
 use crate::health::Known;
 use crate::input::Input;
 use crate::lease::Election;
+use crate::mhc::facts::{ClusterKey, Dialect, Flavour, MachineCheck, Style};
+use crate::mhc::fleet::Fleet;
 use crate::nhc::Remediation;
 use crate::rival::Rivals;
 use crate::time::{Clock, Mono, Now};
@@ -25,14 +28,16 @@ use crate::upgrade::{Detectors, Signals};
 pub struct World {
     pub clock: Clock,
     pub election: Election,
+    /// Of NodeHealthChecks and of MachineHealthChecks.
     claim: Claim,
+    pub machine_claim: Claim,
     pub limit: Limit,
     pub detectors: Detectors,
     pub default_check: DefaultCheck,
     /// What is known of upgrades.
     pub signals: Signals,
-    /// Whether the definition of checks is ours; None while it is not known.
-    definition_is_ours: Option<bool>,
+    /// The definitions of checks that there are, and whether each is ours.
+    definitions: BTreeMap<Name, bool>,
     pub nodes: BTreeMap<Name, Known>,
     pub checks: BTreeMap<Name, Check>,
     /// Templates and remediations.
@@ -46,18 +51,20 @@ pub struct World {
     /// OpenShift's guards of etcd.
     pub budgets: BTreeMap<Name, Budget>,
     pub guards: BTreeMap<Name, Guard>,
-    pub rivals: Rivals,
+    pub rivals: BTreeMap<Rival, Rivals>,
+    /// Machines, and what goes with them.
+    pub fleet: Fleet,
     feeds: BTreeMap<Source, Feed>,
     /// By API group and version.
     pub kinds: BTreeMap<Name, Kinds>,
     pub flights: Flights,
-    /// When the last answered look at a node was sent.
-    looks: BTreeMap<Name, Mono>,
+    /// When the last answered look at a node was sent, and whether it was there.
+    looks: BTreeMap<(Option<ClusterKey>, Name), (Mono, bool)>,
     /// The uid of each node's Machine, if there is one, and when we asked.
     machines: BTreeMap<Name, (Mono, Option<Name>)>,
     /// Events that need no further attempt, by check, until the status that goes with them is written.
-    settled: BTreeMap<Name, BTreeSet<Name>>,
-    status_sent: BTreeMap<Name, StatusSent>,
+    settled: BTreeMap<ObjectKey, BTreeSet<Name>>,
+    status_sent: BTreeMap<ObjectKey, StatusSent>,
     /// For whom each creation that is under way, or may have happened, was sent.
     creations: BTreeMap<ObjectKey, (Name, Name)>,
     /// How often somebody else removed what we created, and when last.
@@ -122,11 +129,12 @@ impl World {
             clock: Clock::default(),
             election,
             claim,
+            machine_claim: Claim::default(),
             limit: Limit::default(),
             detectors: Detectors::default(),
             default_check: DefaultCheck::Off,
             signals: Signals::default(),
-            definition_is_ours: None,
+            definitions: BTreeMap::new(),
             nodes: BTreeMap::new(),
             checks: BTreeMap::new(),
             objects: BTreeMap::new(),
@@ -135,7 +143,8 @@ impl World {
             etcd: BTreeMap::new(),
             budgets: BTreeMap::new(),
             guards: BTreeMap::new(),
-            rivals: Rivals::default(),
+            rivals: BTreeMap::new(),
+            fleet: Fleet::default(),
             feeds: BTreeMap::new(),
             kinds: BTreeMap::new(),
             flights: Flights::default(),
@@ -172,6 +181,9 @@ impl World {
             Input::Forbidden(source) => self.forbidden(&source, now.mono),
             Input::Stopped(source) => self.forget(&source),
             Input::Unreadable { source, name, why } => self.unreadable(&source, &name, why, now),
+            Input::NoAccess { cluster, why } => {
+                self.fleet.no_access.insert(cluster, why.clone()).is_none_or(|before| before != why)
+            }
             Input::Answered(key, answer) => self.answered(key, answer, now),
             Input::LeaseAnswered(answer) => {
                 self.election.answered(answer, now.mono);
@@ -190,14 +202,40 @@ impl World {
             Effect::Lease(lease) => self.election.sent(lease, now.mono),
             Effect::Status { check, status, .. } => {
                 let briefs = self.brief(check).len();
-                self.status_sent.insert(check.clone(), StatusSent { at: now.mono, gist: status.gist(), stored: false, briefs });
+                let sent = StatusSent { at: now.mono, gist: status.gist(), stored: false, briefs };
+                self.status_sent.extend(self.checks.get(check).map(|check| (check.key(), sent)));
                 self.flights.sent(effect.key(), now.mono);
             }
             Effect::Create(creation) => {
-                self.creations.insert(creation.key.clone(), (creation.check_uid.clone(), creation.node.clone()));
                 self.flights.sent(effect.key(), now.mono);
-                let World { creations, flights, .. } = self;
-                creations.retain(|key, _| flights.may_have_happened(&EffectKey::Create(key.clone())));
+                match &creation.owner {
+                    Owner::Check { node, check_uid, .. } => {
+                        self.creations.insert(creation.key.clone(), (check_uid.clone(), node.clone()));
+                        let World { creations, flights, .. } = self;
+                        creations.retain(|key, _| flights.may_have_happened(&EffectKey::Create(key.clone())));
+                    }
+                    Owner::Machine { tells, .. } => self.fleet.sent(effect.key(), tells),
+                }
+            }
+            Effect::Sign(Signing { machine, edits, tells, .. }) => {
+                self.flights.sent(effect.key(), now.mono);
+                self.fleet.sent(effect.key(), tells);
+                if edits.iter().any(|edit| edit.style == Style::New && !matches!(edit.change, Change::Remove(_))) {
+                    self.fleet.wrote_new.insert(machine.place.clone());
+                }
+            }
+            Effect::PowerCycle { tells, .. } | Effect::DeleteMachine { tells, .. } => {
+                self.flights.sent(effect.key(), now.mono);
+                self.fleet.sent(effect.key(), tells);
+            }
+            Effect::MachineCheckStatus { check, status } => {
+                let sent = StatusSent { at: now.mono, gist: status.gist(), stored: false, briefs: 0 };
+                self.status_sent.extend(self.fleet.checks.get(&check.place).map(|check| (check.key(), sent)));
+                self.flights.sent(effect.key(), now.mono);
+            }
+            Effect::Delete { tells, .. } => {
+                self.flights.sent(effect.key(), now.mono);
+                self.fleet.sent(effect.key(), tells);
             }
             Effect::Mark { key, whole, .. } => {
                 if whole.is_some() {
@@ -206,7 +244,7 @@ impl World {
                 self.flights.sent(effect.key(), now.mono);
             }
             Effect::Look { .. }
-            | Effect::Delete { .. }
+            | Effect::LookMachine { .. }
             | Effect::Read { .. }
             | Effect::Fetch { .. }
             | Effect::FindMachine { .. }
@@ -226,14 +264,50 @@ impl World {
     pub fn is_ours(&self, check: &Check) -> bool {
         match self.claim {
             Claim::All => true,
-            Claim::Marked => check.take_over || self.definition_is_ours == Some(true),
+            Claim::Marked => check.take_over || self.is_defined_by_us(CHECK_DEFINITION),
             Claim::Off => false,
         }
     }
 
+    /// Likewise for a MachineHealthCheck.
+    pub fn is_our_machine_check(&self, check: &MachineCheck) -> bool {
+        match self.machine_claim {
+            Claim::All => true,
+            Claim::Marked => check.take_over || self.is_defined_by_us(machine_check_definition(check.place.flavour)),
+            Claim::Off => false,
+        }
+    }
+
+    /// Are there MachineHealthChecks of this flavour? None while it is not known.
+    pub fn has_machine_checks(&self, flavour: Flavour) -> Option<bool> {
+        self.is_synced(&Source::Kinds).then(|| self.definitions.contains_key(machine_check_definition(flavour)))
+    }
+
+    /// Is there a kind Cluster? None while it is not known.
+    pub fn has_clusters(&self) -> Option<bool> {
+        self.is_synced(&Source::Kinds).then(|| self.definitions.contains_key(CLUSTER_DEFINITION))
+    }
+
+    fn is_defined_by_us(&self, definition: &str) -> bool {
+        self.definitions.get(definition) == Some(&true)
+    }
+
     /// Nobody else takes care of any check.
     pub fn owns_all_checks(&self) -> bool {
-        self.claim == Claim::All || (self.claim == Claim::Marked && self.definition_is_ours == Some(true))
+        self.claim == Claim::All || (self.claim == Claim::Marked && self.is_defined_by_us(CHECK_DEFINITION))
+    }
+
+    /// We may not look for its Lease: what nobody tells us of is not there.
+    pub fn is_blind_to(&self, rival: Rival) -> bool {
+        self.rivals.get(&rival).is_some_and(Rivals::is_unreadable)
+    }
+
+    /// The styles of conditions that stay when they are written.
+    pub fn styles(&self, dialect: Dialect) -> &'static [Style] {
+        match self.fleet.drops_new.contains(&dialect) {
+            true => &[Style::Legacy],
+            false => dialect.styles(),
+        }
     }
 
     pub fn is_synced(&self, source: &Source) -> bool {
@@ -298,8 +372,10 @@ impl World {
         self.unreadable.get(node)
     }
 
-    pub fn looked_at(&self, node: &str) -> Option<Mono> {
-        self.looks.get(node).copied()
+    /// When the last look at the node was sent that showed that it is, or is not, there.
+    pub fn looked_at(&self, cluster: Option<&ClusterKey>, node: &Name, is_there: bool) -> Option<Mono> {
+        let look = self.looks.get(&(cluster.cloned(), node.clone()));
+        look.filter(|(_, found)| *found == is_there).map(|(at, _)| *at)
     }
 
     /// What was found when the node's Machine was last asked for, and when that was.
@@ -307,12 +383,12 @@ impl World {
         self.machines.get(node).map(|(at, uid)| (*at, uid.as_ref()))
     }
 
-    pub fn is_settled(&self, check: &str, event: &str) -> bool {
+    pub fn is_settled(&self, check: &ObjectKey, event: &str) -> bool {
         self.settled.get(check).is_some_and(|events| events.contains(event))
     }
 
     /// How many events have been written since the last status.
-    pub fn settled(&self, check: &str) -> usize {
+    pub fn settled(&self, check: &ObjectKey) -> usize {
         self.settled.get(check).map_or(0, BTreeSet::len)
     }
 
@@ -320,7 +396,11 @@ impl World {
         self.brief.get(check).map_or(&[], Vec::as_slice)
     }
 
-    pub fn status_sent(&self, check: &str) -> Option<&StatusSent> {
+    pub fn status_sent(&self, check: &ObjectKey) -> Option<&StatusSent> {
         self.status_sent.get(check)
     }
+}
+
+fn machine_check_definition(flavour: Flavour) -> &'static str {
+    MACHINE_CHECK_DEFINITIONS.iter().find(|(own, _)| *own == flavour).map_or("", |(_, definition)| definition)
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use resus_core::default_check::Workers;
 use resus_core::effect::Effect;
 use resus_core::facts::{
-    Amount, Budget, Check, Claim, Condition, Guard, HealthyDelay, Invalid, Kind, Mode, Name, Node, NodeLease, Object, ObjectKey,
-    Policy, RivalLease, Rule, Selector, Signal, SignalFact, Source, Status, Step, Taint, Threshold, Version,
+    Amount, Body, Budget, Check, Claim, Condition, Guard, HealthyDelay, Invalid, Kind, Mode, Name, Node, NodeLease, Object,
+    ObjectKey, Policy, Rival, RivalLease, Rule, Selector, Signal, SignalFact, Source, Status, Step, Taint, Threshold, Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, Record, Timing};
@@ -159,10 +159,20 @@ impl Cluster {
                 let fact = |(pod, guard): (&Name, &Guard)| Fact::Guard { pod: pod.clone(), guard: guard.clone() };
                 self.guards.iter().map(fact).collect()
             }
-            Source::Rivals => {
-                let fact = |(name, lease): (&Name, &RivalLease)| Fact::Rival { name: name.clone(), lease: lease.clone() };
+            Source::Rivals(_) => {
+                let fact = |(name, lease): (&Name, &RivalLease)| Fact::Rival {
+                    rival: Rival::Medik8s,
+                    name: name.clone(),
+                    lease: lease.clone(),
+                };
                 self.rivals.iter().map(fact).collect()
             }
+            Source::MachineChecks(_)
+            | Source::Machines(_)
+            | Source::Clusters(_)
+            | Source::Access(_)
+            | Source::RemoteNodes(_)
+            | Source::RemoteEtcd(_) => unreachable!("there are no machines here"),
         };
         self.world.apply(Input::Listing(source.clone()), now);
         for fact in facts {
@@ -185,7 +195,7 @@ impl Cluster {
             labels: [("role", "worker")].into_iter().chain(self.labels.get(name).cloned().unwrap_or_default()).collect(),
             annotations: annotations.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
             conditions: (!self.silent.contains(name))
-                .then(|| Condition { kind: "Ready".into(), status, since: Wall(EPOCH + since) })
+                .then(|| Condition { kind: "Ready".into(), status, since: Wall(EPOCH + since), reason: "".into() })
                 .into_iter()
                 .collect(),
             taints: self
@@ -252,7 +262,7 @@ impl Cluster {
         let lease = RivalLease { holder: holder.into(), renewed_at, lasts_for: Duration::from_secs(15) };
         let name: Name = "elsewhere/e1f13584.medik8s.io".into();
         self.rivals.insert(name.clone(), lease.clone());
-        self.tell(Input::Seen(Fact::Rival { name, lease }));
+        self.tell(Input::Seen(Fact::Rival { rival: Rival::Medik8s, name, lease }));
     }
 
     pub fn set_kubelet(&mut self, name: &Name, version: &str) {
@@ -407,7 +417,7 @@ impl Cluster {
 fn source_of(input: &Input) -> Option<Source> {
     match input {
         Input::Gone(Gone::NodeLease(_)) => Some(Source::NodeLeases),
-        Input::Gone(Gone::Rival { .. }) => Some(Source::Rivals),
+        Input::Gone(Gone::Rival { .. }) => Some(Source::Rivals(Rival::Medik8s)),
         Input::Seen(fact) => fact.source(),
         Input::Gone(Gone::Object(key, _)) => Some(Source::Objects(key.kind.clone())),
         _ => None,
@@ -452,8 +462,9 @@ pub fn template() -> Object {
         succeeded: None,
         timed_out: false,
         healthy_since: None,
+        machine_check: None,
         flagged_old: false,
-        body: Some(Ok::<Name, Invalid>("{}".into())),
+        body: Some(Ok::<Body, Invalid>(Body { spec: "{}".into(), labels: [].into(), annotations: [].into() })),
     }
 }
 

@@ -76,7 +76,7 @@ fn take(cluster: &mut Cluster, step: &Step) {
 /// All nodes for which a remediation exists, or may exist as far as anybody knows.
 fn in_flight(cluster: &Cluster) -> BTreeSet<Name> {
     let asked = cluster.requests.iter().filter_map(|effect| match effect {
-        Effect::Create(creation) => Some(creation.node.clone()),
+        Effect::Create(creation) => creation.node().cloned(),
         _ => None,
     });
     cluster.remediated().into_iter().chain(asked).collect()
@@ -102,13 +102,14 @@ proptest! {
             let now = cluster.now();
             for effect in &plan(&cluster.world, now).effects {
                 let Effect::Create(creation) = effect else { continue };
+                let node = creation.node().expect("all are for nodes");
                 // It may have recovered since the look, but only within the life of a look.
-                let known = &cluster.world.nodes[&creation.node];
+                let known = &cluster.world.nodes[node];
                 let due = known.since[0].after(UNHEALTHY_AFTER);
-                prop_assert!(cluster.now().mono > due, "{} at {:?}, due {due:?}", creation.node, cluster.now().mono);
-                let looked_at = cluster.world.looked_at(&creation.node);
+                prop_assert!(cluster.now().mono > due, "{} at {:?}, due {due:?}", node, cluster.now().mono);
+                let looked_at = cluster.world.looked_at(None, node, true);
                 prop_assert!(looked_at.is_some_and(|at| at > due), "a look, and after the time was over");
-                if let Some(since) = cluster.broken_since[&creation.node] {
+                if let Some(since) = cluster.broken_since[node] {
                     let waited = cluster.time - since;
                     let could_be_older_break = since >= looked_at.map_or(0, |at| at.0);
                     prop_assert!(could_be_older_break || waited > UNHEALTHY_AFTER.as_millis() as i64, "broken for {waited} ms only");

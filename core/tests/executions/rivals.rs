@@ -1,6 +1,6 @@
 //! Somebody else's controller is alive, or may be.
 
-use resus_core::facts::{Source, Status};
+use resus_core::facts::{Rival, Source, Status};
 use resus_core::input::{Gone, Input};
 use resus_core::reasons;
 
@@ -59,7 +59,7 @@ fn a_lease_that_was_given_up_or_removed_or_is_a_relic_stops_nothing() {
     let given_up: Change = |cluster| cluster.set_rival("", 0);
     let removed: Change = |cluster| {
         cluster.rivals.clear();
-        cluster.tell(Input::Gone(Gone::Rival { name: "elsewhere/e1f13584.medik8s.io".into() }));
+        cluster.tell(Input::Gone(Gone::Rival { rival: Rival::Medik8s, name: "elsewhere/e1f13584.medik8s.io".into() }));
     };
     for change in [given_up, removed] {
         let mut cluster = settled();
@@ -97,8 +97,8 @@ fn nothing_is_removed_either_while_another_controller_is_alive() {
 fn who_may_not_look_for_others_goes_on_without() {
     let mut cluster = settled();
     let now = cluster.now();
-    cluster.world.apply(Input::Broken(Source::Rivals), now);
-    cluster.world.apply(Input::Forbidden(Source::Rivals), now);
+    cluster.world.apply(Input::Broken(Source::Rivals(Rival::Medik8s)), now);
+    cluster.world.apply(Input::Forbidden(Source::Rivals(Rival::Medik8s)), now);
     cluster.set_broken(&name("n1"), true);
     cluster.run_well(8_000);
     exist(&cluster, &[reboot("n1")]);

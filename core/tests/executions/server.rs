@@ -1,6 +1,6 @@
 //! The API server's half of the model: what becomes of a request.
 
-use resus_core::effect::{Creation, Effect, Hold, Mark};
+use resus_core::effect::{Creation, Effect, Hold, Mark, Owner};
 use resus_core::facts::{Name, NodeLease, Object, Served, Signal, Version};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
@@ -25,14 +25,14 @@ impl Cluster {
     pub fn store(&mut self, effect: &Effect) -> Answer {
         self.version += 1;
         match effect {
-            Effect::Look { node } => match self.broken_since.contains_key(node) {
+            Effect::Look { node, .. } => match self.broken_since.contains_key(node) {
                 true => Answer::Done(Some(Fact::Node(self.node(node)))),
                 false => Answer::Missing,
             },
             Effect::Create(creation) if self.objects.contains_key(&creation.key) => Answer::Exists,
             Effect::Create(creation) => {
                 let object = self.object(creation);
-                self.created.push((creation.node.clone(), self.time));
+                self.created.push((creation.node().cloned().unwrap_or_else(|| "".into()), self.time));
                 self.objects.insert(object.key.clone(), object.clone());
                 self.tell(Input::Seen(Fact::Object(object)));
                 Answer::Done(None)
@@ -70,7 +70,7 @@ impl Cluster {
                 None => Answer::Missing,
             },
             Effect::FindMachine { namespace, name, .. } => match self.machines.get(&*format!("{namespace}/{name}")) {
-                Some(uid) => Answer::Done(Some(Fact::Machine { uid: uid.clone() })),
+                Some(uid) => Answer::Done(Some(Fact::MachineOfNode { uid: uid.clone() })),
                 None => Answer::Missing,
             },
             Effect::Unconfirm { node } => {
@@ -102,6 +102,11 @@ impl Cluster {
                 self.check_changed();
                 Answer::Done(Some(Fact::Check(self.check.clone())))
             }
+            Effect::LookMachine { .. }
+            | Effect::Sign(_)
+            | Effect::PowerCycle { .. }
+            | Effect::DeleteMachine { .. }
+            | Effect::MachineCheckStatus { .. } => unreachable!("there are no machines here"),
             Effect::Lease(_) => unreachable!("elections have their own answers"),
         }
     }
@@ -138,6 +143,9 @@ impl Cluster {
     }
 
     fn object(&self, creation: &Creation) -> Object {
+        let Owner::Check { node, check_uid, control_plane, machine, .. } = &creation.owner else {
+            unreachable!("there are no machines here")
+        };
         Object {
             key: creation.key.clone(),
             uid: format!("uid-{}", self.version).into(),
@@ -145,21 +153,22 @@ impl Cluster {
             created_at: Wall(EPOCH + self.time),
             deleting: false,
             finalizers: 0,
-            owners: [Some(&creation.check_uid), creation.machine.as_ref().map(|(_, uid)| uid)]
+            owners: [Some(check_uid), machine.as_ref().map(|(_, uid)| uid)]
                 .into_iter()
                 .flatten()
                 .map(|uid| Box::from(&**uid))
                 .collect(),
-            node: creation.node.clone(),
+            node: node.clone(),
             template: Some(creation.template.clone()),
             allows_several: false,
             processing: false,
-            control_plane: creation.control_plane,
+            control_plane: *control_plane,
             expects_node_to_go: false,
             succeeded: None,
             timed_out: false,
             healthy_since: None,
             flagged_old: false,
+            machine_check: None,
             body: None,
         }
     }

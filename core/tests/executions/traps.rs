@@ -85,7 +85,7 @@ fn old_news_of_a_node_does_not_overrule_the_look_at_its_successor() {
     let old = Node { version: Version("900".into()), ..cluster.node(&name("n1")) };
     cluster.broken_since.insert(name("n1"), None);
     let new = Node { uid: "another".into(), version: Version("1000".into()), ..cluster.node(&name("n1")) };
-    apply(&mut cluster, Input::Answered(EffectKey::Look(name("n1")), Answer::Done(Some(Fact::Node(new)))));
+    apply(&mut cluster, Input::Answered(EffectKey::Look(None, name("n1")), Answer::Done(Some(Fact::Node(new)))));
     apply(&mut cluster, Input::Seen(Fact::Node(old)));
     assert_eq!(count(&plan(&cluster.world, cluster.now()), creates), 0);
 }

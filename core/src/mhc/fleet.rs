@@ -1,0 +1,206 @@
+//! What do we know of all machines, together?
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::effect::EffectKey;
+use crate::facts::{Condition, Invalid, Name, Object, ObjectKey, Source};
+use crate::health::Known;
+use crate::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, Machine, MachineCheck, Place};
+use crate::nhc::Event;
+use crate::reasons;
+use crate::time::{Mono, Wall};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Fleet {
+    pub checks: BTreeMap<Place, MachineCheck>,
+    pub machines: BTreeMap<Place, Machine>,
+    pub clusters: BTreeMap<ClusterKey, Cluster>,
+    pub access: BTreeMap<ClusterKey, Result<Access, Invalid>>,
+    /// Clusters whose kubeconfig turned out to be of no use, with why, until there is another.
+    pub no_access: BTreeMap<ClusterKey, Name>,
+    pub regions: BTreeMap<ClusterKey, Region>,
+    /// Conditions that are dated into the future, or not at all, by their type: as they stand there, and when that was
+    /// first seen.
+    ahead: BTreeMap<(Place, Box<str>), (Condition, Wall)>,
+    /// When the last answered look at each Machine was sent.
+    pub looks: BTreeMap<Place, Mono>,
+    /// Dialects whose definitions drop conditions of the new style: they are older than it.
+    pub drops_new: BTreeSet<Dialect>,
+    /// Machines on which something of the new style is being written.
+    pub wrote_new: BTreeSet<Place>,
+    /// What is to be told when a request has been carried out.
+    tells: BTreeMap<EffectKey, Vec<Event>>,
+    /// What is to be told now.
+    pub news: Vec<Event>,
+    /// How many repairs of each check have come to their end, since we began.
+    pub repaired: BTreeMap<ObjectKey, u64>,
+}
+
+/// The Nodes of a Cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Region {
+    pub nodes: BTreeMap<Name, Known>,
+    /// Nodes of which nothing was ever readable but the name, with why.
+    pub unreadable: BTreeMap<Name, Name>,
+    pub etcd: BTreeMap<Name, Name>,
+}
+
+/// Above this many events that could not be written the oldest are forgotten: they are for people, and nobody reads more.
+const NEWS_MAX: usize = 2000;
+/// Of one kind about one object at once.
+const ALIKE_MAX: usize = 10;
+/// By these a repair comes to its end.
+const ENDS: [&str; 2] = [reasons::EVENT_REMEDIATION_REMOVED, reasons::EVENT_MACHINE_DELETED];
+
+impl Fleet {
+    /// The machines of a namespace.
+    pub fn machines_in(&self, flavour: Flavour, namespace: &Name) -> impl Iterator<Item = &Machine> {
+        let first = Place { flavour, namespace: namespace.clone(), name: "".into() };
+        let is_there = move |place: &Place| place.flavour == flavour && place.namespace == *namespace;
+        self.machines.range(first..).take_while(move |(place, _)| is_there(place)).map(|(_, machine)| machine)
+    }
+
+    /// What is dated into the future, or not at all, counts from when it was first seen.
+    pub fn date(&mut self, machine: &mut Machine, now: Wall) {
+        for own in machine.conditions.iter_mut().filter(|own| own.since > now) {
+            let key = (machine.place.clone(), own.kind.clone());
+            let known = self.ahead.get(&key).filter(|(known, _)| known.is_since_when(own)).map(|(_, seen_at)| *seen_at);
+            let seen_at = known.unwrap_or_else(|| {
+                self.ahead.retain(|(place, _), _| self.machines.contains_key(place));
+                self.ahead.insert(key, (own.clone(), now));
+                now
+            });
+            own.since = seen_at;
+        }
+    }
+
+    /// Was this made for a machine that we know?
+    pub fn owns(&self, object: &Object) -> bool {
+        let at = |flavour| Place {
+            flavour,
+            namespace: object.key.namespace.clone().unwrap_or_else(|| "".into()),
+            name: object.key.name.clone(),
+        };
+        let is_owner = |machine: &Machine| object.owners.iter().any(|owner| **owner == *machine.uid);
+        Flavour::ALL.into_iter().any(|flavour| self.machines.get(&at(flavour)).is_some_and(is_owner))
+    }
+
+    pub fn region(&self, cluster: &ClusterKey) -> Option<&Region> {
+        self.regions.get(cluster)
+    }
+
+    /// A request was sent; this is to be told if it is carried out.
+    pub fn sent(&mut self, key: EffectKey, tells: &[Event]) {
+        match tells.is_empty() {
+            true => self.tells.remove(&key),
+            false => self.tells.insert(key, tells.to_vec()),
+        };
+    }
+
+    pub fn done(&mut self, key: &EffectKey) {
+        let told = self.tells.remove(key).unwrap_or_default();
+        let is_end = |event: &&Event| ENDS.contains(&event.reason) && &*event.about.kind.kind == MACHINE_CHECK_KIND;
+        for event in told.iter().filter(is_end) {
+            *self.repaired.entry(event.about.clone()).or_default() += 1;
+        }
+        self.tell(told);
+    }
+
+    /// It was not carried out, for all that is known.
+    pub fn refused(&mut self, key: &EffectKey) {
+        self.tells.remove(key);
+    }
+
+    pub fn tell(&mut self, events: impl IntoIterator<Item = Event>) {
+        for event in events {
+            let is_known = self.news.iter().any(|known| known.name == event.name && known.about == event.about);
+            // When a rack loses power its machines tell, each of itself; their check has said enough by then.
+            let alike = self.news.iter().filter(|known| known.about == event.about && known.reason == event.reason);
+            if !is_known && alike.count() < ALIKE_MAX {
+                self.news.push(event);
+            }
+        }
+        let surplus = self.news.len().saturating_sub(NEWS_MAX);
+        self.news.drain(..surplus);
+    }
+
+    /// An event needs no further attempt.
+    pub fn told(&mut self, about: &ObjectKey, name: &Name) {
+        self.news.retain(|event| event.name != *name || event.about != *about);
+    }
+
+    /// The names of everything in the source, as a list shows them.
+    pub fn names(&self, source: &Source) -> BTreeSet<Name> {
+        let full = |place: &Place| Name::from(place.to_string());
+        let of = |flavour: Flavour| move |place: &&Place| place.flavour == flavour;
+        match source {
+            Source::MachineChecks(dialect) => self.checks.keys().filter(of(dialect.flavour())).map(full).collect(),
+            Source::Machines(dialect) => self.machines.keys().filter(of(dialect.flavour())).map(full).collect(),
+            Source::Clusters(_) => self.clusters.keys().map(cluster_name).collect(),
+            Source::Access(cluster) => self.access.get(cluster).map(|_| cluster_name(cluster)).into_iter().collect(),
+            Source::RemoteNodes(cluster) => {
+                let names = self.regions.get(cluster).map(|region| region.nodes.keys().chain(region.unreadable.keys()));
+                names.into_iter().flatten().cloned().collect()
+            }
+            Source::RemoteEtcd(cluster) => {
+                self.regions.get(cluster).map(|region| region.etcd.keys().cloned().collect()).unwrap_or_default()
+            }
+            _ => BTreeSet::new(),
+        }
+    }
+
+    /// A list did not show these, so they are gone.
+    pub fn drop_unseen(&mut self, source: &Source, unseen: &BTreeSet<Name>) {
+        let gone = |flavour: Flavour, place: &Place| place.flavour == flavour && unseen.contains(place.to_string().as_str());
+        match source {
+            // To compare each would cost more than it is worth where nothing is gone, which is nearly always.
+            _ if unseen.is_empty() => {}
+            Source::MachineChecks(dialect) => self.checks.retain(|place, _| !gone(dialect.flavour(), place)),
+            Source::Machines(dialect) => self.machines.retain(|place, _| !gone(dialect.flavour(), place)),
+            Source::Clusters(_) => self.clusters.retain(|key, _| !unseen.contains(&cluster_name(key))),
+            Source::Access(cluster) => {
+                self.access.remove(cluster);
+                self.no_access.remove(cluster);
+            }
+            Source::RemoteNodes(cluster) => {
+                if let Some(region) = self.regions.get_mut(cluster) {
+                    region.nodes.retain(|name, _| !unseen.contains(name));
+                    region.unreadable.retain(|name, _| !unseen.contains(name));
+                }
+            }
+            Source::RemoteEtcd(cluster) => {
+                if let Some(region) = self.regions.get_mut(cluster) {
+                    region.etcd.retain(|pod, _| !unseen.contains(pod));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The source is no longer watched.
+    pub fn forget(&mut self, source: &Source) {
+        match source {
+            Source::MachineChecks(dialect) => self.checks.retain(|_, check| check.dialect != *dialect),
+            Source::Machines(dialect) => self.machines.retain(|_, machine| machine.dialect != *dialect),
+            Source::Clusters(_) => self.clusters.clear(),
+            Source::Access(cluster) => {
+                self.access.remove(cluster);
+                self.no_access.remove(cluster);
+            }
+            Source::RemoteNodes(cluster) => {
+                self.regions.remove(cluster);
+            }
+            Source::RemoteEtcd(cluster) => {
+                if let Some(region) = self.regions.get_mut(cluster) {
+                    region.etcd.clear();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// As [`crate::input::Input`]s name it.
+pub fn cluster_name(cluster: &ClusterKey) -> Name {
+    format!("{}/{}", cluster.namespace, cluster.name).into()
+}

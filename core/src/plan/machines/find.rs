@@ -1,0 +1,127 @@
+//! What has to be watched to take care of machines?
+
+use super::earlier::kind_on;
+use super::{kinds, targets};
+use crate::decision::Because;
+use crate::effect::Effect;
+use crate::facts::{Claim, Kind, Rival, Source};
+use crate::mhc::facts::{
+    CLUSTER_KIND, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, MACHINE_KIND, Machine, MachineCheck, MachinePolicy, Repair,
+};
+use crate::plan::Draft;
+use crate::world::World;
+
+impl Draft<'_> {
+    /// An API that is not there costs nothing but the look at the definitions that there are.
+    pub(crate) fn find_machines(&mut self) {
+        if self.world.machine_claim == Claim::Off {
+            return;
+        }
+        for flavour in Flavour::ALL {
+            if self.world.has_machine_checks(flavour) == Some(true) {
+                self.ask_for_dialects(flavour);
+                self.watch_machines(flavour);
+            }
+        }
+    }
+
+    fn ask_for_dialects(&mut self, flavour: Flavour) {
+        let is_served = served(self.world, flavour, &[MACHINE_CHECK_KIND, MACHINE_KIND]).is_some();
+        for dialect in flavour.dialects() {
+            let ask = match self.world.kinds.get(dialect.api_version()) {
+                None => true,
+                Some(known) if known.changed => true,
+                Some(known) if !is_served || known.rechecks_left > 0 => {
+                    self.wake_if_later(known.recheck_at);
+                    self.now.mono >= known.recheck_at
+                }
+                Some(_) => false,
+            };
+            let effect = Effect::Discover { api_version: dialect.api_version().into() };
+            if ask && !self.plan.effects.contains(&effect) {
+                self.send(effect);
+            }
+        }
+    }
+
+    fn watch_machines(&mut self, flavour: Flavour) {
+        let Some(dialect) = served(self.world, flavour, &[MACHINE_CHECK_KIND, MACHINE_KIND]) else { return };
+        self.plan.watches.insert(Source::MachineChecks(dialect));
+        // Also where no check is left: what was written on machines under one that is gone has to be cleared.
+        self.plan.watches.insert(Source::Machines(dialect));
+        // And what is paused is not touched, whether a check names it or not.
+        if let (Flavour::ClusterApi, Ok(Some(dialect))) = (flavour, clusters(self.world)) {
+            self.plan.watches.insert(Source::Clusters(dialect));
+        }
+        let world = self.world;
+        let checks = world.fleet.checks.values().filter(|check| check.dialect == dialect && world.is_our_machine_check(check));
+        for check in checks.filter(|check| !check.deleting) {
+            self.plan.watches.insert(Source::Rivals(Rival::of(flavour)));
+            self.watch_cluster(check);
+            if check.policy.as_ref().is_ok_and(|policy| self.needs_etcd(check, policy)) && is_here(world, check) {
+                self.plan.watches.insert(Source::Etcd);
+                self.find_openshift();
+            }
+        }
+    }
+
+    /// Who repairs machines of the control plane by other means than their owner has to know about etcd.
+    fn needs_etcd(&self, check: &MachineCheck, policy: &MachinePolicy) -> bool {
+        let world = self.world;
+        let is_control_plane = |machine: &Machine| {
+            let node = machine.node.as_ref().and_then(|node| world.nodes.get(node));
+            machine.is_control_plane() || node.is_some_and(|known| known.is_control_plane)
+        };
+        policy.repair != Repair::Owner && targets(world, check, policy).any(is_control_plane)
+    }
+
+    fn watch_cluster(&mut self, check: &MachineCheck) {
+        let (Ok(Some(_)), Some(name)) = (clusters(self.world), &check.cluster) else { return };
+        let key = ClusterKey { namespace: check.place.namespace.clone(), name: name.clone() };
+        let is_up = self.world.fleet.clusters.get(&key).is_some_and(|cluster| cluster.control_plane_initialized_at.is_some());
+        if !is_up {
+            return;
+        }
+        self.plan.watches.insert(Source::Access(key.clone()));
+        if !matches!(self.world.fleet.access.get(&key), Some(Ok(_))) {
+            return;
+        }
+        self.plan.watches.insert(Source::RemoteNodes(key.clone()));
+        if check.policy.as_ref().is_ok_and(|policy| self.needs_etcd(check, policy)) {
+            self.plan.watches.insert(Source::RemoteEtcd(key));
+        }
+    }
+
+    /// The kinds of templates and remediations of all checks, and of what is left of others.
+    pub(crate) fn machine_kinds(&self) -> impl Iterator<Item = Kind> {
+        let ours = self.world.fleet.checks.values().filter(|check| self.world.is_our_machine_check(check));
+        let of_checks = ours.filter_map(|check| check.policy.as_ref().ok()).flat_map(kinds);
+        of_checks.chain(self.world.fleet.machines.values().filter_map(kind_on))
+    }
+}
+
+/// The newest version that serves all of these. None too while one that is newer has not been asked for.
+fn served(world: &World, flavour: Flavour, wanted: &[&str]) -> Option<Dialect> {
+    for dialect in flavour.dialects() {
+        let kinds = world.kinds.get(dialect.api_version())?;
+        if wanted.iter().all(|kind| kinds.served.contains_key(*kind)) {
+            return Some(*dialect);
+        }
+    }
+    None
+}
+
+/// Are the nodes of the check's machines in this cluster?
+pub fn is_here(world: &World, check: &MachineCheck) -> bool {
+    check.place.flavour == Flavour::OpenShift || check.cluster.is_none() || clusters(world) == Ok(None)
+}
+
+/// How Clusters are read; where there is no such kind, machines are of this cluster. To take one that is not served yet for one
+/// that does not exist would be to look for nodes in the wrong place, and to find them gone.
+pub fn clusters(world: &World) -> Result<Option<Dialect>, Because> {
+    match (world.has_clusters(), served(world, Flavour::ClusterApi, &[CLUSTER_KIND])) {
+        (Some(false), _) => Ok(None),
+        (Some(true), Some(dialect)) => Ok(Some(dialect)),
+        (Some(true) | None, _) => Err(Because::Stale { source: Source::Kinds }),
+    }
+}

@@ -1,0 +1,389 @@
+//! How do the machines of one check stand, and may anything start under it?
+
+mod earlier;
+mod find;
+mod repair;
+mod report;
+mod sign;
+
+use std::collections::BTreeMap;
+
+use super::Draft;
+use crate::decision::{Because, Decision, Verdict};
+use crate::effect::EffectKey;
+use crate::escalate::{self, Workshop};
+use crate::facts::{Kind, Name, Object, ObjectKey, Rival, Source};
+use crate::mhc::budget::{self, Room, Tally};
+use crate::mhc::facts::{Budget, Cluster, ClusterKey, Flavour, Machine, MachineCheck, MachinePolicy, Repair};
+use crate::mhc::fleet::Region;
+use crate::mhc::judge::{Judgement, NodeOf, judge};
+use crate::mhc::status::Findings;
+use crate::world::World;
+
+/// A check, and what holds for all of its machines.
+pub struct Round<'a> {
+    pub check: &'a MachineCheck,
+    pub policy: &'a MachinePolicy,
+    pub reach: Reach<'a>,
+    /// What decisions rest on, and may be out of date.
+    pub doubt: Option<Source>,
+    /// What is made from its template, if it has one.
+    pub kind: Option<Kind>,
+    /// Of checks that have a template that can be used.
+    pub workshop: Option<Workshop<'a>>,
+    /// Why nothing may start.
+    pub shut: Option<Because>,
+    /// Nothing is written on machines either.
+    pub paused: bool,
+}
+
+/// Where the nodes of a check's machines are.
+#[derive(Clone, Copy)]
+pub enum Reach<'a> {
+    Here,
+    There(&'a Cluster, &'a Region),
+    /// Its control plane is not up, so that nobody can be asked.
+    NotYet(&'a Cluster),
+}
+
+impl<'a> Reach<'a> {
+    pub fn cluster(self) -> Option<&'a Cluster> {
+        match self {
+            Reach::Here => None,
+            Reach::There(cluster, _) | Reach::NotYet(cluster) => Some(cluster),
+        }
+    }
+
+    /// None: in this cluster.
+    pub fn key(self) -> Option<&'a ClusterKey> {
+        self.cluster().map(|cluster| &cluster.key)
+    }
+}
+
+/// A machine under a check.
+pub struct Subject<'a> {
+    pub machine: &'a Machine,
+    pub node: NodeOf<'a>,
+    pub judgement: Judgement,
+    /// What was made for it from the check's template.
+    pub remediation: Option<&'a Object>,
+    /// A request may have created it, and we do not see it yet.
+    pub maybe_created: bool,
+}
+
+impl Subject<'_> {
+    fn is_idle(&self) -> bool {
+        self.remediation.is_none() && !self.maybe_created
+    }
+}
+
+/// A verdict on a machine, and what comes of it for the check's status.
+pub struct Outcome {
+    pub verdict: Verdict,
+    pub because: Because,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn plan_machines(&mut self) {
+        let world = self.world;
+        for check in world.fleet.checks.values() {
+            if !world.is_our_machine_check(check) {
+                self.plan.foreign.push(check.place.to_string().into());
+            } else if !check.deleting && world.is_synced(&Source::MachineChecks(check.dialect)) {
+                self.plan_machine_check(check);
+            }
+        }
+        self.clear_signs();
+        self.tell_news();
+    }
+
+    fn plan_machine_check(&mut self, check: &'a MachineCheck) {
+        let rival = self.rivals.get(&Rival::of(check.place.flavour)).filter(|_| !check.take_over);
+        if let Some(because) = rival.cloned() {
+            return self.report_shut(check, &because);
+        }
+        let policy = match &check.policy {
+            Ok(policy) => policy,
+            Err(invalid) => return self.report_shut(check, &Because::PolicyInvalid { why: invalid.0.clone() }),
+        };
+        let reach = match reach(self.world, check) {
+            Ok(reach) => reach,
+            Err(Because::Stale { source }) => return self.report_machine_doubt(check, &source),
+            Err(because) => return self.report_shut(check, &because),
+        };
+        if let Some(cluster) = reach.cluster().filter(|cluster| cluster.paused) {
+            self.hold_all(check, &Because::ClusterPaused { cluster: cluster.key.clone() });
+            return self.report_paused(check);
+        }
+        let sources = sources(self.world, check, policy, reach);
+        if let Some(source) = sources.iter().find(|source| !self.world.is_synced(source)) {
+            return self.report_machine_doubt(check, source);
+        }
+        let doubt = sources.into_iter().find(|source| !self.world.is_fresh(source, self.now.mono));
+        self.plan_round(check, policy, reach, doubt);
+    }
+
+    /// Everything that has to be known is.
+    fn plan_round(&mut self, check: &'a MachineCheck, policy: &'a MachinePolicy, reach: Reach<'a>, doubt: Option<Source>) {
+        let template = template(check, policy).map(|key| escalate::workshop(self.world, &key));
+        let (workshop, unusable) = match template {
+            None => (None, None),
+            Some(Ok(workshop)) => (Some(workshop), None),
+            Some(Err(because)) => (None, Some(because)),
+        };
+        let kind = remediation_kind(policy);
+        let subjects = self.subjects(check, policy, reach, kind.as_ref());
+        let is_healthy = |subject: &&Subject| subject.judgement == Judgement::Healthy;
+        let healthy = subjects.iter().filter(is_healthy).count();
+        let at_rest = subjects.iter().filter(is_healthy).filter(|subject| subject.is_idle()).count();
+        let expected = subjects.len();
+        // What is shown is as users know it; what is decided on counts machines under remediation as not healthy, too.
+        let shown = budget::room(policy.budget, Tally { expected, healthy }, self.world.limit);
+        let room = budget::room(policy.budget, Tally { expected, healthy: at_rest }, self.world.limit);
+        let paused = check.paused && !check.take_over;
+        let full = too_many(policy.budget, room, expected, expected - at_rest);
+        let stale = doubt.clone().map(|source| Because::Stale { source });
+        let shut = stale.or(paused.then_some(Because::CheckPaused)).or_else(|| unusable.clone()).or_else(|| full.clone());
+        let round = Round { check, policy, reach, doubt, kind, workshop, shut, paused };
+        let mut found = Findings {
+            targets: subjects.iter().map(|subject| subject.machine.place.name.clone()).collect(),
+            healthy,
+            unhealthy: 0,
+            left: if full.is_none() { shown.left } else { 0 },
+            shut: unusable.clone().or(full),
+            paused: (!check.take_over || !check.paused).then_some(paused),
+            template: unusable,
+            request: None,
+            overlapping: Vec::new(),
+            held: Vec::new(),
+            deprecated: policy.repair == Repair::PowerCycle,
+        };
+        self.decide_machines(&round, &subjects, &mut found);
+        self.clear_strays(&round, &subjects);
+        match (&round.doubt, paused) {
+            (Some(source), _) => self.report_machine_doubt(check, source),
+            (None, true) => self.report_paused(check),
+            (None, false) => self.report_machines(check, &found),
+        }
+    }
+
+    fn decide_machines(&mut self, round: &Round<'a>, subjects: &[Subject<'a>], found: &mut Findings) {
+        let label = Name::from(round.check.place.to_string());
+        for subject in subjects {
+            found.unhealthy += usize::from(matches!(subject.judgement, Judgement::Unhealthy { .. }));
+            let Outcome { verdict, because } = self.decide_machine(round, subject);
+            let name = &subject.machine.place.name;
+            match &because {
+                Because::Overlapping { .. } => found.overlapping.push((name.clone(), because.clone())),
+                Because::Refused { busy: false, .. } if round.workshop.is_some() => found.request = Some(because.clone()),
+                _ if because.is_of_one_node() => found.held.push((name.clone(), because.clone())),
+                _ => {}
+            }
+            self.decided_machine(&label, name, verdict, because);
+        }
+    }
+
+    fn subjects(
+        &self,
+        check: &'a MachineCheck,
+        policy: &'a MachinePolicy,
+        reach: Reach<'a>,
+        kind: Option<&Kind>,
+    ) -> Vec<Subject<'a>> {
+        let machines = targets(self.world, check, policy);
+        let subject = |machine: &'a Machine| {
+            let node = node_of(self.world, machine, reach);
+            let key = kind.map(|kind| remediation_key(kind, machine));
+            let is_mine = |object: &&Object| object.owners.iter().any(|owner| **owner == *machine.uid);
+            Subject {
+                machine,
+                node,
+                judgement: judge(machine, node, reach.cluster(), policy, &self.world.clock, self.now),
+                remediation: key.as_ref().and_then(|key| self.world.objects.get(key)).filter(is_mine),
+                maybe_created: key.is_some_and(|key| self.world.flights.may_have_happened(&EffectKey::Create(key))),
+            }
+        };
+        machines.map(subject).collect()
+    }
+
+    /// Nothing is decided about any machine of the check, for the same reason.
+    fn hold_all(&mut self, check: &'a MachineCheck, because: &Because) {
+        let label = Name::from(check.place.to_string());
+        for machine in check.policy.iter().flat_map(|policy| targets(self.world, check, policy)) {
+            self.decided_machine(&label, &machine.place.name, Verdict::Hold, because.clone());
+        }
+    }
+
+    fn decided_machine(&mut self, check: &Name, machine: &Name, verdict: Verdict, because: Because) {
+        self.plan.decisions.push(Decision { check: check.clone(), node: machine.clone(), verdict, because });
+    }
+}
+
+/// The machines that a check watches over.
+pub fn targets<'a>(world: &'a World, check: &'a MachineCheck, policy: &'a MachinePolicy) -> impl Iterator<Item = &'a Machine> {
+    let machines = world.fleet.machines_in(check.place.flavour, &check.place.namespace);
+    machines.filter(move |machine| is_target(machine, check, policy))
+}
+
+/// People and programs can take a machine of Cluster API out of it.
+pub fn is_target(machine: &Machine, check: &MachineCheck, policy: &MachinePolicy) -> bool {
+    let is_left_alone = match machine.place.flavour {
+        Flavour::ClusterApi => machine.marks.paused || machine.marks.skipped,
+        Flavour::OpenShift => false,
+    };
+    !is_left_alone
+        && check.cluster.as_ref().is_none_or(|cluster| machine.cluster() == Some(cluster))
+        && policy.selector.selects(&machine.labels)
+}
+
+/// Where are the nodes of the check's machines, and can they be known?
+pub fn reach<'a>(world: &'a World, check: &MachineCheck) -> Result<Reach<'a>, Because> {
+    let Some(name) = check.cluster.clone() else { return Ok(Reach::Here) };
+    let Some(dialect) = find::clusters(world)? else { return Ok(Reach::Here) };
+    let key = ClusterKey { namespace: check.place.namespace.clone(), name };
+    let stale = |source: Source| if world.is_synced(&source) { Ok(()) } else { Err(Because::Stale { source }) };
+    stale(Source::Clusters(dialect))?;
+    let Some(cluster) = world.fleet.clusters.get(&key) else { return Err(Because::ClusterMissing { cluster: key }) };
+    if cluster.control_plane_initialized_at.is_none() {
+        return Ok(Reach::NotYet(cluster));
+    }
+    stale(Source::Access(key.clone()))?;
+    let why = match (world.fleet.access.get(&key), world.fleet.no_access.get(&key)) {
+        (None, _) => Some(format!("there is no Secret {}-kubeconfig in the namespace {}", key.name, key.namespace).into()),
+        (Some(Err(invalid)), _) => Some(invalid.0.clone()),
+        (Some(Ok(_)), why) => why.cloned(),
+    };
+    if let Some(why) = why {
+        return Err(Because::NoAccess { cluster: key, why });
+    }
+    stale(Source::RemoteNodes(key.clone()))?;
+    match world.fleet.region(&key) {
+        Some(region) => Ok(Reach::There(cluster, region)),
+        None => Err(Because::Stale { source: Source::RemoteNodes(key) }),
+    }
+}
+
+/// A name that a complete list of the right cluster does not have is that of a node that is gone.
+fn node_of<'a>(world: &'a World, machine: &'a Machine, reach: Reach<'a>) -> NodeOf<'a> {
+    let Some(name) = &machine.node else { return NodeOf::Unnamed };
+    let (nodes, unreadable) = match reach {
+        Reach::Here => (&world.nodes, world.unreadable_node(name).is_some()),
+        Reach::There(_, region) => (&region.nodes, region.unreadable.contains_key(name)),
+        Reach::NotYet(_) => return NodeOf::NotHeard,
+    };
+    match nodes.get(name) {
+        Some(known) => NodeOf::Known(known),
+        None if unreadable => NodeOf::NotHeard,
+        None => NodeOf::Gone(name),
+    }
+}
+
+/// What has to be heard before anything can be decided under this check.
+fn sources(world: &World, check: &MachineCheck, policy: &MachinePolicy, reach: Reach) -> Vec<Source> {
+    let mut sources = vec![Source::MachineChecks(check.dialect), Source::Machines(check.dialect)];
+    match reach {
+        Reach::Here => sources.push(Source::Nodes),
+        Reach::There(cluster, _) => sources.push(Source::RemoteNodes(cluster.key.clone())),
+        Reach::NotYet(_) => {}
+    }
+    // Whether there are Clusters at all decides where nodes are looked for.
+    if check.cluster.is_some() {
+        sources.push(Source::Kinds);
+        sources.extend(find::clusters(world).ok().flatten().map(Source::Clusters));
+    }
+    let rival = Rival::of(check.place.flavour);
+    if !check.take_over && !world.is_blind_to(rival) {
+        sources.push(Source::Rivals(rival));
+    }
+    for kind in kinds(policy) {
+        match world.kinds.get(&kind.api_version) {
+            // Never synced, as nothing is listed under this name: stands for "not asked yet".
+            None => sources.push(Source::Objects(kind)),
+            Some(_) if world.served(&kind).is_some() => sources.push(Source::Objects(kind)),
+            Some(_) => {}
+        }
+    }
+    sources
+}
+
+/// The kinds that a check needs: of its template, and of what is made from it.
+pub fn kinds(policy: &MachinePolicy) -> Vec<Kind> {
+    match &policy.repair {
+        Repair::Template { kind, .. } => [Some(kind.clone()), remediation_kind(policy)].into_iter().flatten().collect(),
+        Repair::Owner | Repair::PowerCycle | Repair::Deletion => Vec::new(),
+    }
+}
+
+/// It is in the namespace of the machines, whatever its reference says.
+fn template(check: &MachineCheck, policy: &MachinePolicy) -> Option<ObjectKey> {
+    match &policy.repair {
+        Repair::Template { kind, name } => {
+            Some(ObjectKey { kind: kind.clone(), namespace: Some(check.place.namespace.clone()), name: name.clone() })
+        }
+        Repair::Owner | Repair::PowerCycle | Repair::Deletion => None,
+    }
+}
+
+pub fn remediation_kind(policy: &MachinePolicy) -> Option<Kind> {
+    match &policy.repair {
+        Repair::Template { kind, name } => {
+            Some(escalate::remediation_kind(&ObjectKey { kind: kind.clone(), namespace: None, name: name.clone() }))
+        }
+        Repair::Owner | Repair::PowerCycle | Repair::Deletion => None,
+    }
+}
+
+/// It has the name of its machine, so that there is never more than one.
+pub fn remediation_key(kind: &Kind, machine: &Machine) -> ObjectKey {
+    ObjectKey { kind: kind.clone(), namespace: Some(machine.place.namespace.clone()), name: machine.place.name.clone() }
+}
+
+fn too_many(budget: Budget, room: Room, of: usize, not_healthy: usize) -> Option<Because> {
+    let because = match budget {
+        Budget::AtMost(_) => Because::TooManyUnhealthy { not_healthy, allowed: room.max, of },
+        Budget::Between { min, max } => Because::OutsideRange { not_healthy, min, max, of },
+    };
+    (!room.allowed).then_some(because)
+}
+
+/// A check with which something is wrong owns no machine. One of which not enough is known counts as able: unknown is not disabled.
+/// Whoever takes care of a check that is not ours was there before us, for all that we know.
+pub fn able_checks(world: &World) -> Vec<&MachineCheck> {
+    let mut able: Vec<&MachineCheck> = world.fleet.checks.values().filter(|check| is_able(world, check)).collect();
+    able.sort_by_key(|check| (world.is_our_machine_check(check), check.created_at, check.place.clone()));
+    able
+}
+
+fn is_able(world: &World, check: &MachineCheck) -> bool {
+    let Ok(policy) = &check.policy else { return false };
+    let is_usable = || {
+        let is_known = kinds(policy).into_iter().all(|kind| {
+            world.kinds.contains_key(&kind.api_version)
+                && (world.served(&kind).is_none() || world.is_synced(&Source::Objects(kind)))
+        });
+        !is_known || template(check, policy).is_none_or(|key| escalate::workshop(world, &key).is_ok())
+    };
+    !check.deleting && !only_waits_for_termination(policy) && (!world.is_our_machine_check(check) || is_usable())
+}
+
+/// OpenShift ships one that does nothing but take spot instances away when they are being terminated.
+pub fn only_waits_for_termination(policy: &MachinePolicy) -> bool {
+    policy.startup_timeout.is_none()
+        && policy.machine_rules.is_empty()
+        && policy.node_rules.iter().all(|rule| &*rule.kind == TERMINATING)
+}
+
+const TERMINATING: &str = "Terminating";
+
+/// Machines whose nodes are in this cluster, by the names of those.
+pub fn machines_here(world: &World) -> BTreeMap<&Name, &Machine> {
+    if world.fleet.checks.is_empty() || world.checks.is_empty() {
+        return BTreeMap::new();
+    }
+    let has_clusters = find::clusters(world) != Ok(None);
+    let is_here = |machine: &&Machine| match machine.place.flavour {
+        Flavour::ClusterApi => !has_clusters || machine.cluster().is_none(),
+        Flavour::OpenShift => true,
+    };
+    world.fleet.machines.values().filter(is_here).filter_map(|machine| Some((machine.node.as_ref()?, machine))).collect()
+}

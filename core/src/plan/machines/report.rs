@@ -1,0 +1,114 @@
+//! What do people see of a MachineHealthCheck?
+
+use super::{Round, Subject};
+use crate::decision::{Because, Verdict};
+use crate::effect::{Effect, Target};
+use crate::facts::{Object, Source};
+use crate::mhc::facts::{MachineCheck, MachineCheckStatus};
+use crate::mhc::status::{self, Findings};
+use crate::nhc::Event;
+use crate::plan::Draft;
+use crate::plan::report::{DOUBT_TOLD_AFTER, EVENTS_PER_STATUS};
+
+/// Events about machines that are on their way at once; each waits for nobody, so a few suffice.
+const NEWS_AT_ONCE: usize = 20;
+
+impl<'a> Draft<'a> {
+    pub(super) fn report_machines(&mut self, check: &MachineCheck, found: &Findings) {
+        let styles = self.world.styles(check.dialect);
+        let desired = status::status(check, styles, found, self.now.wall);
+        let events = status::events(check, &desired, self.now.wall);
+        self.write_machine_status(check, desired, events);
+    }
+
+    /// Nothing can be decided under this check, and here is why.
+    pub(super) fn report_shut(&mut self, check: &'a MachineCheck, because: &Because) {
+        self.hold_all(check, because);
+        self.write_shut(check, because);
+    }
+
+    fn write_shut(&mut self, check: &MachineCheck, because: &Because) {
+        let styles = self.world.styles(check.dialect);
+        let desired = status::status_shut(check, styles, because, self.now.wall);
+        let events = status::events(check, &desired, self.now.wall);
+        self.write_machine_status(check, desired, events);
+    }
+
+    pub(super) fn report_paused(&mut self, check: &MachineCheck) {
+        // Who took the check over from a controller that says so itself leaves that to it.
+        if !(check.take_over && check.paused) {
+            let desired = status::status_paused(check, self.world.styles(check.dialect), self.now.wall);
+            self.write_machine_status(check, desired, Vec::new());
+        }
+    }
+
+    /// Doubts come and go with every broken connection; only one that lasts is worth a word.
+    pub(super) fn report_machine_doubt(&mut self, check: &MachineCheck, source: &Source) {
+        let Some(since) = self.world.silent_since(source) else { return };
+        let told_at = since.after(DOUBT_TOLD_AFTER);
+        if told_at > self.now.mono {
+            return self.wake(Some(told_at));
+        }
+        self.write_shut(check, &Because::Stale { source: source.clone() });
+    }
+
+    /// Events first, the status that makes them history after.
+    fn write_machine_status(&mut self, check: &MachineCheck, desired: MachineCheckStatus, events: Vec<Event>) {
+        if desired == check.status || !self.world.is_fresh(&Source::MachineChecks(check.dialect), self.now.mono) {
+            return;
+        }
+        let key = check.key();
+        let mut all_settled = true;
+        for event in events.into_iter().take(EVENTS_PER_STATUS) {
+            if !self.world.is_settled(&key, &event.name) {
+                all_settled = false;
+                self.send(Effect::Emit(event));
+            }
+        }
+        match self.next_status_at(&key, desired.gist()) {
+            Some(next_at) => self.wake(Some(next_at)),
+            None if all_settled => {
+                let check = Target {
+                    place: check.place.clone(),
+                    dialect: check.dialect,
+                    uid: check.uid.clone(),
+                    version: check.version.clone(),
+                };
+                self.send(Effect::MachineCheckStatus { check, status: desired });
+            }
+            None => {}
+        }
+    }
+
+    /// What has happened to machines is told as soon as there is time for it.
+    pub(super) fn tell_news(&mut self) {
+        for event in self.world.fleet.news.iter().take(NEWS_AT_ONCE) {
+            self.send(Effect::Emit(event.clone()));
+        }
+    }
+
+    /// Remediations of machines that the check no longer watches over.
+    pub(super) fn clear_strays(&mut self, round: &Round<'a>, subjects: &[Subject<'a>]) {
+        let Some(kind) = round.kind.as_ref().filter(|_| round.doubt.is_none()) else { return };
+        let world = self.world;
+        let is_stray = |object: &&Object| {
+            let check = round.check;
+            let is_left_alone = || {
+                let machines = world.fleet.machines_in(check.place.flavour, &check.place.namespace);
+                machines.filter(|machine| machine.place.name == object.key.name).any(|machine| machine.marks.paused)
+            };
+            object.key.kind == *kind
+                && object.machine_check.as_ref() == Some(&check.uid)
+                && !object.deleting
+                && !subjects.iter().any(|subject| subject.machine.place.name == object.key.name)
+                && !is_left_alone()
+        };
+        for object in world.objects.values().filter(is_stray) {
+            let Some(served) = world.served(&object.key.kind) else { continue };
+            let (key, plural, uid) = (object.key.clone(), served.plural.clone(), object.uid.clone());
+            self.send(Effect::Delete { key, plural, uid, tells: Vec::new() });
+            let label = round.check.place.to_string().into();
+            self.decided_machine(&label, &object.key.name, Verdict::Remove, Because::NotSelected);
+        }
+    }
+}

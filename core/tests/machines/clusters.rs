@@ -1,0 +1,279 @@
+//! Machines whose nodes are in clusters of their own.
+
+use std::collections::BTreeMap;
+
+use resus_core::decision::Because;
+use resus_core::facts::{Amount, Invalid, Source, Status};
+use resus_core::input::{Fact, Gone, Input};
+use resus_core::mhc::facts::{Access, Budget, CLUSTER_LABEL, CONTROL_PLANE_MACHINE_LABEL, ClusterKey, Dialect, Repair, Sign};
+use resus_core::plan::plan;
+
+use crate::facts::{check, node};
+use crate::model::{CHECK, Fleet};
+
+fn remote(machines: usize) -> (Fleet, ClusterKey) {
+    let (mut fleet, key) = Fleet::new(Dialect::V1beta2, machines).into_cluster();
+    fleet.add_check(named(CHECK, "blue"));
+    fleet.settle();
+    (fleet, key)
+}
+
+fn named(name: &str, cluster: &str) -> resus_core::mhc::facts::MachineCheck {
+    let mut check = check(Dialect::V1beta2, name, Repair::Owner, Budget::AtMost(Amount::Percent(100)));
+    check.cluster = Some(cluster.into());
+    check
+}
+
+#[test]
+fn nodes_are_read_from_the_cluster_of_their_machines() {
+    let (mut fleet, key) = remote(3);
+    assert_eq!(fleet.status().healthy, Some(3));
+    fleet.ready(Some(&key), "n1", Status::Unknown);
+    fleet.wait(302);
+    assert_eq!(fleet.all_asked(), ["m1"]);
+    fleet.ready(Some(&key), "n1", Status::True);
+    fleet.wait(2);
+    assert_eq!(fleet.all_asked(), [""; 0]);
+}
+
+#[test]
+fn nodes_of_the_same_name_in_two_clusters_are_never_mixed_up() {
+    let (mut fleet, _) = remote(2);
+    let red = fleet.add_cluster("red", 0..1);
+    // Of the same name as in the other cluster, and as in this one.
+    fleet.tell(Input::Seen(Fact::Node(node(0, resus_core::time::Wall(0)))));
+    let labels = [(CLUSTER_LABEL, "red")].into_iter().collect();
+    fleet.change("m1", |machine| (machine.labels, machine.node) = (labels, Some("n0".into())));
+    fleet.add_check(named("red", "red"));
+    fleet.settle();
+    fleet.ready(Some(&red), "n0", Status::False);
+    fleet.wait(302);
+    assert_eq!(fleet.all_asked(), ["m1"], "m0 has another n0");
+}
+
+#[test]
+fn a_cluster_that_cannot_be_read_is_a_reason_to_wait_and_is_told() {
+    let cases: [(fn(&mut Fleet, &ClusterKey), &str, &str); 4] = [
+        (
+            |fleet, key| {
+                fleet.access.remove(key);
+                fleet.tell(Input::Gone(Gone::Access(key.clone())));
+            },
+            "False ClusterUnreachable",
+            "there is no Secret blue-kubeconfig",
+        ),
+        (
+            |fleet, key| {
+                let access = Err(Invalid("the key value is missing".into()));
+                fleet.access.insert(key.clone(), access.clone());
+                fleet.tell(Input::Seen(Fact::Access { cluster: key.clone(), access }));
+            },
+            "False ClusterUnreachable",
+            "the key value is missing",
+        ),
+        (
+            |fleet, key| fleet.tell(Input::NoAccess { cluster: key.clone(), why: "it is no kubeconfig".into() }),
+            "False ClusterUnreachable",
+            "it is no kubeconfig",
+        ),
+        (
+            |fleet, key| {
+                fleet.clusters.remove(key);
+                fleet.tell(Input::Gone(Gone::Cluster(Dialect::V1beta2, key.clone())));
+            },
+            "False ClusterMissing",
+            "there is no Cluster ns/blue",
+        ),
+    ];
+    for (break_it, condition, message) in cases {
+        let (mut fleet, key) = remote(2);
+        fleet.node_goes(Some(&key), "n1");
+        break_it(&mut fleet, &key);
+        fleet.wait(400);
+        assert_eq!(fleet.all_asked(), [""; 0], "{message}");
+        assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some(condition));
+        assert!(fleet.message("RemediationAllowed").contains(message), "{}", fleet.message("RemediationAllowed"));
+    }
+}
+
+/// A watch that breaks means that nothing is certain any more, and that no node is gone.
+#[test]
+fn a_broken_watch_stops_everything_there_and_its_return_resumes_it() {
+    let (mut fleet, key) = remote(3);
+    fleet.ready(Some(&key), "n1", Status::False);
+    fleet.wait(290);
+    fleet.hanging.insert(key.clone());
+    fleet.tell(Input::Broken(Source::RemoteNodes(key.clone())));
+    fleet.wait(100);
+    assert_eq!(fleet.all_asked(), [""; 0]);
+    assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("False Stale"));
+    fleet.hanging.remove(&key);
+    fleet.list(Source::RemoteNodes(key));
+    fleet.wait(2);
+    assert_eq!(fleet.all_asked(), ["m1"]);
+    assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("True RemediationAllowed"));
+}
+
+#[test]
+fn a_node_is_gone_only_after_a_complete_list_of_its_own_cluster() {
+    let (mut fleet, key) = Fleet::new(Dialect::V1beta2, 3).into_cluster();
+    fleet.hanging.insert(key.clone());
+    fleet.add_check(named(CHECK, "blue"));
+    fleet.wait(60);
+    assert_eq!(fleet.all_asked(), [""; 0]);
+    let because = plan(&fleet.world, fleet.now()).decisions;
+    assert!(because.iter().all(|decision| decision.because != Because::Healthy), "{because:?}");
+    fleet.hanging.remove(&key);
+    fleet.list(Source::RemoteNodes(key));
+    fleet.wait(2);
+    assert_eq!(fleet.all_asked(), [""; 0]);
+    assert_eq!(fleet.status().healthy, Some(3));
+}
+
+#[test]
+fn until_the_control_plane_is_up_only_its_own_machines_are_judged() {
+    let (mut fleet, key) = Fleet::new(Dialect::V1beta2, 2).into_cluster();
+    fleet.clusters.get_mut(&key).expect("it is there").control_plane_initialized_at = None;
+    fleet.add_check(named(CHECK, "blue"));
+    let labels = [(CLUSTER_LABEL, "blue"), (CONTROL_PLANE_MACHINE_LABEL, "")].into_iter().collect();
+    fleet.change("m0", |machine| (machine.labels, machine.node) = (labels, None));
+    fleet.change("m1", |machine| machine.node = None);
+    fleet.wait(1200);
+    assert_eq!(fleet.all_asked(), ["m0"]);
+    assert_eq!(fleet.sign("m1", Sign::HealthCheckSucceeded), None);
+    assert_eq!(fleet.status().healthy, Some(0), "both count against the threshold");
+
+    // What opens the gate is acted on at once, and starts the clock of the others.
+    let now = fleet.now().wall;
+    fleet.set_cluster(&key, |cluster| cluster.control_plane_initialized_at = Some(now));
+    fleet.wait(598);
+    assert_eq!(fleet.all_asked(), ["m0"]);
+    fleet.wait(5);
+    assert_eq!(fleet.all_asked(), ["m0", "m1"]);
+}
+
+#[test]
+fn without_infrastructure_nobody_is_judged_and_machines_with_a_node_count_as_healthy() {
+    let (mut fleet, key) = remote(3);
+    fleet.set_cluster(&key, |cluster| cluster.infrastructure_ready_at = None);
+    fleet.ready(Some(&key), "n1", Status::False);
+    fleet.wait(400);
+    assert_eq!(fleet.all_asked(), [""; 0]);
+    assert_eq!(fleet.status().healthy, Some(3));
+    // A person may ask all the same.
+    fleet.change("m2", |machine| machine.marks.remediate = true);
+    fleet.wait(2);
+    assert_eq!(fleet.all_asked(), ["m2"]);
+}
+
+#[test]
+fn a_paused_cluster_is_not_touched() {
+    let (mut fleet, key) = remote(3);
+    fleet.set_cluster(&key, |cluster| cluster.paused = true);
+    fleet.ready(Some(&key), "n1", Status::False);
+    let written = fleet.written.len();
+    fleet.wait(400);
+    assert_eq!(fleet.all_asked(), [""; 0]);
+    assert_eq!(fleet.condition("Paused").as_deref(), Some("True Paused"));
+    assert_eq!(fleet.written.len(), written + 1, "but for the word that it is paused: {:?}", &fleet.written[written..]);
+}
+
+/// A check that names a cluster watches over that cluster's machines alone.
+#[test]
+fn where_there_are_no_clusters_machines_are_of_this_one() {
+    let mut fleet = Fleet::new(Dialect::V1beta1, 3);
+    let mut blue = named(CHECK, "blue");
+    blue.dialect = Dialect::V1beta1;
+    fleet.add_check(blue);
+    let labels = [(CLUSTER_LABEL, "red")].into_iter().collect();
+    fleet.change("m2", |machine| machine.labels = labels);
+    fleet.settle();
+    assert_eq!(fleet.status().expected, Some(2));
+    fleet.breaks("n1");
+    fleet.breaks("n2");
+    fleet.wait(302);
+    assert_eq!(fleet.all_asked(), ["m1"]);
+}
+
+/// One that accepts and never answers must not hold up the others.
+#[test]
+fn a_cluster_that_hangs_costs_the_others_nothing() {
+    let (mut fleet, blue) = remote(100);
+    let red = fleet.add_cluster("red", 0..80);
+    for n in 0..80 {
+        let labels = [(CLUSTER_LABEL, "red")].into_iter().collect();
+        fleet.change(&format!("m{n}"), |machine| machine.labels = labels);
+    }
+    // The first in line.
+    fleet.add_check(named("a-red", "red"));
+    fleet.settle();
+    (0..80).for_each(|n| fleet.ready(Some(&red), &format!("n{n}"), Status::False));
+    (80..100).for_each(|n| fleet.ready(Some(&blue), &format!("n{n}"), Status::False));
+    fleet.wait(299);
+    fleet.hanging.insert(red);
+    fleet.wait(3);
+    assert_eq!(fleet.all_asked().len(), 20, "all of blue, none of red");
+    assert!(!fleet.asked("m1") && fleet.asked("m81"));
+}
+
+/// To look for nodes in this cluster would be to find them gone.
+#[test]
+fn a_kind_cluster_that_is_not_served_yet_is_waited_for() {
+    let mut fleet = Fleet::new(Dialect::V1beta2, 2);
+    fleet.nodes.insert(None, BTreeMap::new());
+    fleet.has_definition_only = true;
+    fleet.add_check(named(CHECK, "blue"));
+    fleet.wait(60);
+    assert_eq!(fleet.all_asked(), [""; 0]);
+    assert_eq!(fleet.sign("m0", Sign::HealthCheckSucceeded), None);
+}
+
+#[test]
+fn another_kubeconfig_may_lead_to_another_cluster() {
+    let (mut fleet, key) = remote(2);
+    fleet.hanging.insert(key.clone());
+    let access = Ok(Access("elsewhere".into()));
+    fleet.access.insert(key.clone(), access.clone());
+    // Of the old one n1 was known to be well, and is gone in the same moment.
+    fleet.tell(Input::Seen(Fact::Access { cluster: key.clone(), access }));
+    fleet.tell(Input::Gone(Gone::RemoteNode(key.clone(), "n1".into())));
+    fleet.wait(5);
+    assert_eq!(fleet.all_asked(), [""; 0]);
+    assert!(!fleet.world.is_synced(&Source::RemoteNodes(key.clone())), "until the new one has been listed nobody knows");
+    fleet.hanging.remove(&key);
+    fleet.list(Source::RemoteNodes(key));
+    fleet.wait(1);
+    assert_eq!(fleet.status().healthy, Some(2));
+}
+
+/// A list that does not show a definition says that it is gone, as its deletion in a watch does.
+#[test]
+fn a_kind_that_went_while_nobody_watched_is_gone() {
+    let mut fleet = Fleet::new(Dialect::V1beta2, 2);
+    fleet.has_definition_only = true;
+    fleet.add_check(named(CHECK, "blue"));
+    fleet.wait(5);
+    assert_eq!(fleet.sign("m0", Sign::HealthCheckSucceeded), None, "its Cluster is waited for");
+    fleet.has_definition_only = false;
+    fleet.list(Source::Kinds);
+    fleet.wait(5);
+    assert_eq!(fleet.sign("m0", Sign::HealthCheckSucceeded).as_deref(), Some("True HealthCheckSucceeded"));
+}
+
+/// While a Cluster is moved, its checks go before its machines do.
+#[test]
+fn what_stands_on_machines_of_a_paused_cluster_stays_though_its_check_is_gone() {
+    let (mut fleet, key) = remote(2);
+    fleet.ready(Some(&key), "n1", Status::False);
+    fleet.wait(302);
+    assert_eq!(fleet.all_asked(), ["m1"]);
+    fleet.set_cluster(&key, |cluster| cluster.paused = true);
+    fleet.settle();
+    let written = fleet.written.len();
+    fleet.remove_check(CHECK);
+    fleet.wait(60);
+    assert_eq!(fleet.written.len(), written, "{:?}", &fleet.written[written..]);
+    fleet.set_cluster(&key, |cluster| cluster.paused = false);
+    fleet.wait(2);
+    assert_eq!(fleet.all_asked(), [""; 0]);
+}

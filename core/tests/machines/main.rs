@@ -1,0 +1,10 @@
+//! What is decided about machines, on facts alone.
+
+mod clusters;
+mod facts;
+mod model;
+mod openshift;
+mod overlap;
+mod owner;
+mod table;
+mod template;

@@ -1,0 +1,150 @@
+//! On OpenShift checks delete, or have machines power-cycled.
+
+use resus_core::facts::{Amount, Condition, Rival, Rule, Status};
+use resus_core::input::{Fact, Input};
+use resus_core::mhc::facts::{Dialect, Repair, Sign};
+
+use crate::facts::{by_template, rival};
+use crate::model::{CHECK, Fleet};
+
+fn fleet(machines: usize, repair: Repair) -> Fleet {
+    Fleet::with(Dialect::OpenShift, machines, repair, Amount::Percent(100))
+}
+
+fn names(fleet: &Fleet) -> Vec<&str> {
+    fleet.machines.keys().map(|name| &**name).collect()
+}
+
+#[test]
+fn an_unhealthy_machine_is_deleted_if_a_controller_would_make_another() {
+    let mut fleet = fleet(4, Repair::Deletion);
+    fleet.change("m2", |machine| machine.has_controller = false);
+    fleet.breaks("n1");
+    fleet.breaks("n2");
+    fleet.wait(302);
+    assert_eq!(names(&fleet), ["m0", "m2", "m3"]);
+    assert_eq!(fleet.events_of("MachineDeleted"), ["Machine m1", "MachineHealthCheck check"]);
+    assert_eq!(fleet.events_of("SkippedNoController"), ["MachineHealthCheck check"]);
+    assert_eq!(fleet.sign("m2", Sign::HealthCheckSucceeded), None, "nothing is written on machines");
+    assert_eq!(fleet.status().targets, [], "nor are they listed");
+    assert_eq!(fleet.status().observed_generation, None);
+}
+
+#[test]
+fn a_failed_machine_goes_at_once_and_a_slow_one_by_its_last_change() {
+    let mut fleet = fleet(4, Repair::Deletion);
+    fleet.change("m0", |machine| machine.failed = true);
+    fleet.wait(1);
+    assert_eq!(names(&fleet), ["m1", "m2", "m3"]);
+    let updated = fleet.now().wall;
+    fleet.change("m1", |machine| (machine.node, machine.updated_at) = (None, Some(updated)));
+    fleet.change("m2", |machine| (machine.node, machine.updated_at) = (None, None));
+    fleet.wait(598);
+    assert_eq!(names(&fleet), ["m1", "m2", "m3"]);
+    fleet.wait(5);
+    assert_eq!(names(&fleet), ["m2", "m3"], "of m2 nobody knows since when");
+    fleet.wait(2000);
+    assert_eq!(names(&fleet), ["m2", "m3"]);
+}
+
+#[test]
+fn a_power_cycle_is_asked_for_by_annotation_and_taken_back() {
+    let mut fleet = fleet(3, Repair::PowerCycle);
+    fleet.breaks("n1");
+    fleet.wait(302);
+    assert!(fleet.machines["m1"].marks.power_cycle);
+    assert_eq!(fleet.events_of("ExternalAnnotationAdded"), ["Machine m1"]);
+    assert_eq!(fleet.events_of("DeprecatedStrategy"), ["MachineHealthCheck check"], "told once");
+
+    // The actuator has begun: what it remembers by must not be taken from it.
+    fleet.change("m1", |machine| machine.marks.power_cycling = true);
+    fleet.recovers("n1");
+    fleet.wait(5);
+    assert!(fleet.machines["m1"].marks.power_cycle);
+    assert_eq!(fleet.status().healthy, Some(2), "it counts as not healthy until that is over");
+    fleet.change("m1", |machine| machine.marks.power_cycling = false);
+    fleet.wait(2);
+    assert!(!fleet.machines["m1"].marks.power_cycle);
+    fleet.wait(2);
+    assert_eq!(fleet.status().healthy, Some(3));
+
+    // A failed one is not worth it.
+    fleet.change("m2", |machine| machine.failed = true);
+    fleet.wait(2);
+    assert_eq!(names(&fleet), ["m0", "m1"]);
+}
+
+/// Two ways of repair must not meet on one machine.
+#[test]
+fn a_machine_that_still_has_the_annotation_gets_no_remediation_object() {
+    let mut fleet = fleet(3, by_template());
+    fleet.add_template();
+    fleet.change("m1", |machine| machine.marks.power_cycle = true);
+    fleet.breaks("n1");
+    fleet.wait(400);
+    assert_eq!(fleet.remediations(), [""; 0]);
+    assert!(fleet.message("RemediationHeld").contains("still has the annotation"));
+    fleet.change("m1", |machine| machine.marks.power_cycle = false);
+    fleet.wait(2);
+    assert_eq!(fleet.remediations(), ["m1"]);
+}
+
+#[test]
+fn a_storm_stops_it_and_costs_nothing_while_it_lasts() {
+    let mut fleet = Fleet::with(Dialect::OpenShift, 5, Repair::Deletion, Amount::Percent(40));
+    (0..3).for_each(|n| fleet.breaks(&format!("n{n}")));
+    fleet.wait(310);
+    assert_eq!(names(&fleet).len(), 5);
+    assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("False TooManyUnhealthy"));
+    assert_eq!(fleet.events_of("RemediationRestricted"), ["MachineHealthCheck check"]);
+    let written = fleet.written.len();
+    fleet.wait(3600);
+    assert_eq!(fleet.written.len(), written, "no hot loop");
+    assert_eq!(fleet.events_of("RemediationRestricted").len(), 1);
+}
+
+#[test]
+fn their_own_controller_goes_first() {
+    let mut fleet = fleet(3, Repair::Deletion);
+    let (rival, lease) = rival(Rival::OpenShift, fleet.now().wall);
+    fleet.rivals.insert("openshift-machine-api/theirs".into(), lease.clone());
+    fleet.tell(Input::Seen(Fact::Rival { rival, name: "openshift-machine-api/theirs".into(), lease }));
+    fleet.breaks("n1");
+    fleet.wait(5);
+    assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("False ForeignController"));
+    // It has been silent for longer than its Lease lasts.
+    fleet.wait(400);
+    assert_eq!(names(&fleet), ["m0", "m2"]);
+}
+
+/// OpenShift ships such a check beside those that admins write.
+#[test]
+fn a_check_that_only_waits_for_termination_owns_nothing_else() {
+    let mut fleet = fleet(3, Repair::Deletion);
+    let mut terminating = crate::facts::check(
+        Dialect::OpenShift,
+        "a-terminator",
+        Repair::Deletion,
+        resus_core::mhc::facts::Budget::AtMost(Amount::Percent(100)),
+    );
+    let policy = terminating.policy.as_mut().expect("it is valid");
+    policy.node_rules = vec![Rule { kind: "Terminating".into(), status: Status::True, lasts_for: std::time::Duration::ZERO }];
+    policy.startup_timeout = None;
+    terminating.created_at = resus_core::time::Wall(0);
+    fleet.add_check(terminating);
+    fleet.breaks("n1");
+    fleet.wait(302);
+    assert_eq!(names(&fleet), ["m0", "m2"]);
+    assert_eq!(fleet.checks[CHECK].status.condition("Overlapping"), None);
+
+    // And nobody keeps it from what it is for.
+    let mut node = fleet.nodes[&None]["n2"].clone();
+    let since = fleet.now().wall;
+    let terminating = Condition { kind: "Terminating".into(), status: Status::True, since, reason: "Spot".into() };
+    (node.version, node.conditions) = (fleet.next_version(), [terminating].into());
+    fleet.nodes.get_mut(&None).expect("it is there").insert("n2".into(), node.clone());
+    fleet.tell(Input::Seen(Fact::Node(node)));
+    fleet.wait(1);
+    assert_eq!(names(&fleet), ["m0"]);
+    assert_eq!(fleet.checks["a-terminator"].status.condition("Overlapping"), None);
+}

@@ -1,0 +1,279 @@
+//! An external controller repairs, by objects made from a template.
+
+use resus_core::effect::Effect;
+use resus_core::facts::{Amount, Invalid, ObjectKey, Status};
+use resus_core::input::{Answer, Fact, Gone, Input};
+use resus_core::mhc::facts::{CONTROL_PLANE_MACHINE_LABEL, Dialect, Posted, Repair, Sign, Slot, Style};
+
+use crate::facts::{by_template, object, posted, template_kind};
+use crate::model::{CHECK, Fleet};
+
+fn templated(machines: usize, at_most: Amount) -> Fleet {
+    let mut fleet = Fleet::with(Dialect::V1beta2, machines, by_template(), at_most);
+    fleet.add_template();
+    fleet
+}
+
+#[test]
+fn a_remediation_is_made_and_removed() {
+    let mut fleet = templated(3, Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(302);
+    assert_eq!(fleet.remediations(), ["m1"]);
+    assert_eq!(fleet.signs("m1", Sign::HealthCheckSucceeded), ["False UnhealthyNode", "False UnhealthyNode"]);
+    assert_eq!(fleet.signs("m1", Sign::ExternallyRemediated), ["False WaitingForRemediation"], "in the new style alone");
+    assert_eq!(fleet.sign("m1", Sign::OwnerRemediated), None, "its owner has nothing to do with it");
+    assert_eq!(fleet.events_of("RemediationCreated"), ["Machine m1", "MachineHealthCheck check"]);
+    fleet.recovers("n1");
+    fleet.wait(2);
+    assert_eq!(fleet.remediations(), [""; 0]);
+    assert_eq!(fleet.sign("m1", Sign::ExternallyRemediated), None);
+    assert_eq!(fleet.sign("m1", Sign::HealthCheckSucceeded).as_deref(), Some("True HealthCheckSucceeded"));
+    assert_eq!(fleet.events_of("RemediationRemoved"), ["Machine m1", "MachineHealthCheck check"]);
+}
+
+/// The reference ends its loop at the first machine that has one already.
+#[test]
+fn a_remediation_that_exists_does_not_starve_the_others() {
+    let mut fleet = templated(6, Amount::Percent(100));
+    for (n, expected) in [(0, vec!["m0"]), (1, vec!["m0", "m1"]), (2, vec!["m0", "m1", "m2"])] {
+        fleet.breaks(&format!("n{n}"));
+        fleet.wait(302);
+        assert_eq!(fleet.remediations(), expected);
+    }
+    let healthy = |machine: &str| fleet.sign(machine, Sign::HealthCheckSucceeded);
+    assert_eq!(healthy("m4").as_deref(), Some("True HealthCheckSucceeded"), "also of one that never had a remediation");
+}
+
+#[test]
+fn recovered_machines_are_cleared_in_a_storm_and_in_a_pause() {
+    for paused in [false, true] {
+        let mut fleet = templated(4, Amount::Count(2));
+        fleet.breaks("n0");
+        fleet.breaks("n1");
+        fleet.wait(302);
+        assert_eq!(fleet.remediations(), ["m0", "m1"]);
+        fleet.change_check(CHECK, |check| check.paused = paused);
+        fleet.breaks("n2");
+        fleet.breaks("n3");
+        fleet.wait(302);
+        assert_eq!(fleet.remediations(), ["m0", "m1"], "nothing more starts");
+        fleet.recovers("n0");
+        fleet.wait(2);
+        assert_eq!(fleet.remediations(), ["m1"], "paused: {paused}");
+    }
+}
+
+/// To fall back to its owner would delete the machine.
+#[test]
+fn a_template_that_cannot_be_used_never_falls_back() {
+    let mut fleet = Fleet::with(Dialect::V1beta2, 2, by_template(), Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(400);
+    assert_eq!((fleet.remediations(), fleet.all_asked()), (vec![], vec![]));
+    assert_eq!(
+        fleet.condition("ExternalRemediationTemplateAvailable").as_deref(),
+        Some("False ExternalRemediationTemplateNotFound")
+    );
+    assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("False RemediationTemplateUnavailable"));
+    assert_eq!(fleet.events_of("RemediationTemplateUnavailable"), ["MachineHealthCheck check"]);
+    assert_eq!(fleet.sign("m1", Sign::HealthCheckSucceeded).as_deref(), Some("False UnhealthyNode"));
+
+    // It arrives, and everything else follows; what was said of its absence goes.
+    fleet.add_template();
+    fleet.wait(1);
+    assert_eq!(fleet.remediations(), ["m1"]);
+    assert_eq!(fleet.condition("ExternalRemediationTemplateAvailable"), None);
+    assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("True RemediationAllowed"));
+
+    // One that is no template.
+    let mut fleet = templated(2, Amount::Percent(100));
+    let key = ObjectKey { kind: template_kind(), namespace: Some("ns".into()), name: "cycle".into() };
+    let mut template = fleet.objects[&key].clone();
+    template.body = Some(Err(Invalid("it has no spec.template".into())));
+    fleet.add_object(template);
+    fleet.breaks("n1");
+    fleet.wait(400);
+    assert_eq!((fleet.remediations(), fleet.all_asked()), (vec![], vec![]));
+    assert!(fleet.message("ExternalRemediationTemplateAvailable").contains("it has no spec.template"));
+}
+
+/// Its owner would still delete what is to be repaired by somebody else now.
+#[test]
+fn a_check_that_gets_a_template_takes_back_what_it_asked_of_owners() {
+    let mut fleet = Fleet::with(Dialect::V1beta2, 3, Repair::Owner, Amount::Percent(100));
+    fleet.add_template();
+    fleet.breaks("n1");
+    fleet.wait(302);
+    assert_eq!(fleet.all_asked(), ["m1"]);
+    fleet.change_check(CHECK, |check| check.policy.as_mut().expect("it is valid").repair = by_template());
+    fleet.wait(2);
+    assert_eq!(fleet.remediations(), ["m1"]);
+    assert_eq!(fleet.sign("m1", Sign::OwnerRemediated), None);
+    assert_eq!(fleet.sign("m1", Sign::HealthCheckSucceeded).as_deref(), Some("False UnhealthyNode"));
+
+    // A remediator that gives up asks the owner in the same words, and in the legacy style alone, whose list we have written to.
+    let asked = Posted { ours: true, ..posted(Status::False, "WaitingForRemediation") };
+    fleet.change("m1", |machine| {
+        let legacy = machine.boards.iter_mut().find(|board| board.style == Style::Legacy).expect("it has one");
+        legacy.slots[1] = Slot::At(1, asked.clone());
+    });
+    fleet.wait(60);
+    assert_eq!(fleet.signs("m1", Sign::OwnerRemediated), ["False WaitingForRemediation"]);
+}
+
+#[test]
+fn a_refused_creation_is_told_tried_again_and_forgotten() {
+    let mut fleet = templated(2, Amount::Percent(100));
+    fleet.refuses = true;
+    fleet.breaks("n1");
+    fleet.wait(310);
+    assert_eq!(
+        fleet.condition("ExternalRemediationRequestAvailable").as_deref(),
+        Some("False ExternalRemediationRequestCreationFailed")
+    );
+    fleet.refuses = false;
+    fleet.wait(60);
+    assert_eq!(fleet.remediations(), ["m1"]);
+    assert_eq!(fleet.condition("ExternalRemediationRequestAvailable"), None, "it is not sticky");
+}
+
+#[test]
+fn a_machine_that_is_being_deleted_gets_no_remediation() {
+    let mut fleet = templated(3, Amount::Percent(100));
+    fleet.change("m1", |machine| machine.deleting = true);
+    fleet.breaks("n1");
+    fleet.wait(400);
+    assert_eq!(fleet.remediations(), [""; 0]);
+    assert_eq!(fleet.sign("m1", Sign::HealthCheckSucceeded).as_deref(), Some("False UnhealthyNode"));
+    assert_eq!(fleet.status().healthy, Some(2));
+}
+
+#[test]
+fn an_object_of_somebody_else_in_its_place_is_left_alone() {
+    let mut fleet = templated(2, Amount::Percent(100));
+    let mut kind = template_kind();
+    kind.kind = "Cycle".into();
+    let key = ObjectKey { kind, namespace: Some("ns".into()), name: "m1".into() };
+    fleet.add_object(object(key, 7));
+    fleet.breaks("n1");
+    fleet.wait(400);
+    assert!(fleet.message("RemediationHeld").contains("exists already and is not ours"), "{:?}", fleet.status());
+    fleet.recovers("n1");
+    fleet.wait(2);
+    assert_eq!(fleet.remediations(), ["m1"]);
+}
+
+/// Who removes its own object too early gets another, ever more slowly.
+#[test]
+fn somebody_who_removes_remediations_does_not_make_us_hot() {
+    let mut fleet = templated(2, Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(302);
+    let created = |fleet: &Fleet| fleet.written.iter().filter(|key| key.starts_with("Create")).count();
+    for _ in 0..200 {
+        let gone: Vec<_> = fleet
+            .objects
+            .iter()
+            .filter(|(key, _)| &*key.kind.kind == "Cycle")
+            .map(|(key, own)| (key.clone(), own.uid.clone()))
+            .collect();
+        for (key, uid) in gone {
+            fleet.objects.remove(&key);
+            fleet.tell(Input::Gone(Gone::Object(key, uid)));
+        }
+        fleet.wait(1);
+    }
+    assert!(created(&fleet) < 20, "{}", created(&fleet));
+}
+
+#[test]
+fn a_machine_that_leaves_the_selection_loses_its_remediation() {
+    let mut fleet = templated(2, Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(302);
+    fleet.change("m1", |machine| machine.marks.paused = true);
+    fleet.wait(2);
+    assert_eq!(fleet.remediations(), ["m1"], "what is paused is not touched at all");
+    fleet.change("m1", |machine| (machine.marks.paused, machine.marks.skipped) = (false, true));
+    fleet.wait(2);
+    assert_eq!(fleet.remediations(), [""; 0]);
+}
+
+#[test]
+fn the_control_plane_is_repaired_one_at_a_time_and_never_beyond_the_majority() {
+    let mut fleet = templated(5, Amount::Percent(100));
+    for n in 0..3 {
+        let labels = fleet.machines[&*format!("m{n}")].labels.clone();
+        let labels = labels.iter().chain([(CONTROL_PLANE_MACHINE_LABEL, "")]).collect();
+        fleet.change(&format!("m{n}"), |machine| machine.labels = labels);
+        fleet.etcd.insert(format!("etcd-{n}").into(), format!("n{n}").into());
+    }
+    let etcd: Vec<Fact> = fleet.etcd.iter().map(|(pod, node)| Fact::Etcd { pod: pod.clone(), node: node.clone() }).collect();
+    etcd.into_iter().for_each(|fact| fleet.tell(Input::Seen(fact)));
+    fleet.settle();
+    fleet.breaks("n0");
+    fleet.breaks("n3");
+    fleet.wait(302);
+    assert_eq!(fleet.remediations(), ["m0", "m3"], "two of three members are left");
+    fleet.breaks("n1");
+    fleet.wait(302);
+    assert_eq!(fleet.remediations(), ["m0", "m3"]);
+    assert!(fleet.message("RemediationHeld").contains("m1: m0 is being remediated"), "{}", fleet.message("RemediationHeld"));
+    fleet.recovers("n0");
+    fleet.wait(2);
+    assert_eq!(fleet.remediations(), ["m1", "m3"]);
+}
+
+#[test]
+fn a_lost_creation_is_asked_about_and_not_made_twice() {
+    let mut fleet = templated(2, Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(297);
+    let sent = fleet.until_sent(|effect| matches!(effect, Effect::Create(_)));
+    fleet.tell(Input::Answered(sent.key(), Answer::Unsure { why: "lost".into() }));
+    fleet.wait(60);
+    assert_eq!(fleet.remediations(), ["m1"]);
+    let machine = &fleet.machines["m1"];
+    assert_eq!(
+        machine.board(Style::New).and_then(|board| board.get(Sign::ExternallyRemediated)).map(|own| own.status.clone()),
+        Some(Status::False)
+    );
+}
+
+/// Two repairs must not meet on one machine.
+#[test]
+fn what_another_template_made_goes_before_anything_else_is_tried() {
+    let mut fleet = templated(2, Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(302);
+    assert_eq!(fleet.remediations(), ["m1"]);
+    fleet.hold_deletions = true;
+    fleet.change_check(CHECK, |check| check.policy.as_mut().expect("it is valid").repair = Repair::Owner);
+    fleet.wait(60);
+    assert_eq!(fleet.all_asked(), [""; 0], "its provider is not done with it");
+    fleet.let_go();
+    fleet.wait(2);
+    assert_eq!((fleet.remediations(), fleet.all_asked()), (vec![], vec!["m1"]));
+    assert_eq!(fleet.sign("m1", Sign::ExternallyRemediated), None);
+}
+
+#[test]
+fn a_remediation_goes_with_its_check_even_if_nobody_was_there_to_see_it_go() {
+    for also_down in [false, true] {
+        let mut fleet = templated(2, Amount::Percent(100));
+        fleet.breaks("n1");
+        fleet.wait(302);
+        match also_down {
+            true => {
+                fleet.checks.remove(CHECK);
+                fleet.restart();
+            }
+            false => fleet.remove_check(CHECK),
+        }
+        fleet.wait(10);
+        assert_eq!(fleet.remediations(), [""; 0]);
+        assert_eq!(fleet.sign("m1", Sign::ExternallyRemediated), None);
+        assert_eq!(fleet.sign("m1", Sign::HealthCheckSucceeded), None);
+    }
+}
