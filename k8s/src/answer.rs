@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Response, StatusCode, header};
 use k8s_openapi::api::coordination::v1::Lease;
-use resus_core::effect::Effect;
+use resus_core::effect::{Effect, Signing};
 use resus_core::facts::{Name, Served, Version};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
@@ -70,8 +70,13 @@ fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<
         Effect::ServerVersion => Some(server(body)?),
         Effect::FindMachine { .. } => {
             let NameOnly { metadata } = serde_json::from_slice(body)?;
-            Some(Fact::Machine { uid: metadata.uid.into() })
+            Some(Fact::MachineOfNode { uid: metadata.uid.into() })
         }
+        Effect::LookMachine { dialect, .. } => Some(Fact::Machine(observe::machine(body, *dialect)?)),
+        Effect::Sign(Signing { machine, .. }) | Effect::PowerCycle { machine, .. } => {
+            Some(Fact::Machine(observe::machine(body, machine.dialect)?))
+        }
+        Effect::MachineCheckStatus { check, .. } => Some(Fact::MachineCheck(observe::machine_check(body, check.dialect)?)),
         Effect::Fetch { key, .. } => {
             let NameOnly { metadata } = serde_json::from_slice(body)?;
             let json = String::from_utf8_lossy(body).into_owned().into();
@@ -80,6 +85,7 @@ fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<
         // Of these the watch tells.
         Effect::Create(_)
         | Effect::Delete { .. }
+        | Effect::DeleteMachine { .. }
         | Effect::Read { .. }
         | Effect::Mark { .. }
         | Effect::Unconfirm { .. }

@@ -3,11 +3,13 @@
 //! Every write names what it was decided on: a version, a uid, or a name that a second attempt would
 //! choose again. So what comes late, twice, or from a leader that was deposed, is refused or harmless.
 
+mod machines;
+
 use http::{Method, Request, header};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use resus_core::default_check::Workers;
-use resus_core::effect::{Creation, Effect, Hold, Mark};
+use resus_core::effect::{Creation, Effect, Hold, Mark, Owner};
 use resus_core::facts::{CONTROL_PLANE_LABELS, MACHINE_API_VERSION, Name, ObjectKey};
 use resus_core::lease::{LeaseEffect, REQUEST_TIMEOUT, Record};
 use resus_core::nhc::{CheckStatus, Event};
@@ -25,9 +27,11 @@ const EVENT_MESSAGE_MAX: usize = 1024;
 pub fn encode(effect: &Effect, places: &Places) -> Request<Vec<u8>> {
     let namespace = &*places.own;
     match effect {
-        Effect::Look { node } => request(Method::GET, format!("/api/v1/nodes/{}", escape(node)), None),
+        // A Node of another cluster is asked for there.
+        Effect::Look { node, .. } => request(Method::GET, format!("/api/v1/nodes/{}", escape(node)), None),
+        Effect::LookMachine { place, dialect } => machines::look(place, *dialect),
         Effect::Create(creation) => create(creation),
-        Effect::Delete { key, plural, uid } => {
+        Effect::Delete { key, plural, uid, .. } => {
             let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": &**uid}});
             request(Method::DELETE, object_path(key, plural, true), Some(body))
         }
@@ -88,64 +92,75 @@ pub fn encode(effect: &Effect, places: &Places) -> Request<Vec<u8>> {
         Effect::Status { check, version, status, written_at } => {
             let path = format!("{}/{}/{}/status", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL, escape(check));
             // A merge patch could not remove entries of a map; and the version makes a stale write a conflict.
-            let patch = json!([
-                {"op": "replace", "path": "/metadata/resourceVersion", "value": &*version.0},
-                {"op": "add", "path": "/status", "value": check_status(status, *written_at)},
-            ]);
-            let mut request = request(Method::PATCH, path, Some(patch));
-            request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json-patch+json"));
-            request
+            let patch = vec![
+                json!({"op": "replace", "path": "/metadata/resourceVersion", "value": &*version.0}),
+                json!({"op": "add", "path": "/status", "value": check_status(status, *written_at)}),
+            ];
+            json_patch(path, patch)
         }
+        Effect::Sign(signing) => machines::sign(signing),
+        Effect::PowerCycle { machine, on, .. } => machines::power_cycle(machine, *on),
+        Effect::DeleteMachine { machine, .. } => machines::delete(machine),
+        Effect::MachineCheckStatus { check, status } => machines::status(check, status),
         Effect::Lease(effect) => lease(effect, namespace),
     }
 }
 
 fn create(creation: &Creation) -> Request<Vec<u8>> {
-    let mut labels = json!({names::PART_OF.0: names::PART_OF.1});
-    if creation.control_plane {
-        labels[names::CONTROL_PLANE_LABEL] = json!("");
+    match &creation.owner {
+        Owner::Machine { dialect, name, uid, cluster, check_uid, tells: _ } => {
+            machines::create(creation, &machines::For { dialect: *dialect, name, uid, cluster: cluster.as_deref(), check_uid })
+        }
+        Owner::Check { node, check, check_uid, control_plane, machine } => {
+            let mut labels = json!({names::PART_OF.0: names::PART_OF.1});
+            if *control_plane {
+                labels[names::CONTROL_PLANE_LABEL] = json!("");
+            }
+            let owner = |api_version: &str, kind: &str, name: &str, uid: &str| json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": false});
+            let mut owners = vec![owner(names::CHECK_API_VERSION, names::CHECK_KIND, check, check_uid)];
+            owners.extend(machine.as_ref().map(|(name, uid)| owner(MACHINE_API_VERSION, "Machine", name, uid)));
+            let annotations = json!({names::NODE_NAME: &**node, names::TEMPLATE_NAME: &*creation.template});
+            create_with(creation, json!({"labels": labels, "annotations": annotations, "ownerReferences": owners}))
+        }
     }
-    let owner = |api_version: &str, kind: &str, name: &str, uid: &str| json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": false});
-    let mut owners = vec![owner(names::CHECK_API_VERSION, names::CHECK_KIND, &creation.check, &creation.check_uid)];
-    owners.extend(creation.machine.as_ref().map(|(name, uid)| owner(MACHINE_API_VERSION, "Machine", name, uid)));
-    let spec: Value = serde_json::from_str(&creation.body).expect("the body was made from a JSON value");
-    let body = json!({
-        "apiVersion": &*creation.key.kind.api_version,
-        "kind": &*creation.key.kind.kind,
-        "metadata": {
-            "name": &*creation.key.name,
-            "namespace": creation.key.namespace.as_deref(),
-            "labels": labels,
-            "annotations": {names::NODE_NAME: &*creation.node, names::TEMPLATE_NAME: &*creation.template},
-            "ownerReferences": owners,
-        },
-        "spec": spec,
-    });
+}
+
+fn create_with(creation: &Creation, mut metadata: Value) -> Request<Vec<u8>> {
+    metadata["name"] = json!(&*creation.key.name);
+    metadata["namespace"] = json!(creation.key.namespace.as_deref());
+    let spec: Value = serde_json::from_str(&creation.body.spec).expect("the body was made from a JSON value");
+    let kind = &creation.key.kind;
+    let body = json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "metadata": metadata, "spec": spec});
     request(Method::POST, object_path(&creation.key, &creation.plural, false), Some(body))
 }
 
 fn emit(event: &Event) -> Request<Vec<u8>> {
     let at = timestamp(event.at.whole_seconds()).to_string();
+    let about = &event.about;
+    let source = if &*about.kind.kind == names::CHECK_KIND { names::EVENT_SOURCE } else { names::MACHINE_EVENT_SOURCE };
+    let namespace = about.namespace.as_deref().unwrap_or(names::EVENT_NAMESPACE);
+    let mut involved = json!({
+        "apiVersion": &*about.kind.api_version,
+        "kind": &*about.kind.kind,
+        "name": &*about.name,
+        "uid": &*event.about_uid,
+    });
+    about.namespace.iter().for_each(|namespace| involved["namespace"] = json!(&**namespace));
     let body = json!({
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": &*event.name, "namespace": names::EVENT_NAMESPACE},
-        "involvedObject": {
-            "apiVersion": names::CHECK_API_VERSION,
-            "kind": names::CHECK_KIND,
-            "name": &*event.check,
-            "uid": &*event.check_uid,
-        },
+        "metadata": {"name": &*event.name, "namespace": namespace},
+        "involvedObject": involved,
         "type": if event.warning { "Warning" } else { "Normal" },
         "reason": event.reason,
         "message": cut(&event.message, EVENT_MESSAGE_MAX),
-        "source": {"component": names::EVENT_SOURCE},
-        "reportingComponent": names::EVENT_SOURCE,
+        "source": {"component": source},
+        "reportingComponent": source,
         "firstTimestamp": at,
         "lastTimestamp": at,
         "count": 1,
     });
-    request(Method::POST, format!("/api/v1/namespaces/{}/events", names::EVENT_NAMESPACE), Some(body))
+    request(Method::POST, format!("/api/v1/namespaces/{}/events", escape(namespace)), Some(body))
 }
 
 fn ours() -> Value {
@@ -177,6 +192,12 @@ fn default_check(workers: Workers, namespace: &str) -> Request<Vec<u8>> {
 fn merge(path: String, patch: &Value) -> Request<Vec<u8>> {
     let mut request = request(Method::PATCH, path, Some(patch.clone()));
     request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/merge-patch+json"));
+    request
+}
+
+fn json_patch(path: String, operations: Vec<Value>) -> Request<Vec<u8>> {
+    let mut request = request(Method::PATCH, path, Some(operations.into()));
+    request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json-patch+json"));
     request
 }
 

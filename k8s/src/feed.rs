@@ -1,14 +1,15 @@
 //! How is a source listed and watched?
 
 use http::{Method, Request, header};
-use resus_core::facts::{Served, Signal, Source};
+use resus_core::facts::{Name, ObjectKey, Served, Signal, Source};
 use resus_core::input::{Fact, Gone, Input};
+use resus_core::mhc::facts::{ClusterKey, Dialect, Place};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::encode::{api_root, escape, leases};
 use crate::names::{self, Places};
-use crate::observe::{self, ApiStatus, Keep, NameOnly};
+use crate::observe::{self, ApiStatus, Keep, NameOnly, Names};
 use crate::signal;
 
 /// Nodes are large: a page of this many keeps the peak of memory low and is still quick.
@@ -32,7 +33,8 @@ pub fn watch(source: &Source, served: Option<&Served>, places: &Places, version:
 
 fn path(source: &Source, served: Option<&Served>, places: &Places) -> String {
     match source {
-        Source::Nodes => "/api/v1/nodes".into(),
+        // Those of another cluster are asked for there.
+        Source::Nodes | Source::RemoteNodes(_) => "/api/v1/nodes".into(),
         Source::Checks => format!("{}/{}", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL),
         Source::Kinds => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".into(),
         Source::Objects(kind) => {
@@ -40,23 +42,33 @@ fn path(source: &Source, served: Option<&Served>, places: &Places) -> String {
             format!("{}/{}", api_root(&kind.api_version), escape(plural))
         }
         Source::NodeLeases => leases(&places.node_leases),
-        Source::Rivals => "/apis/coordination.k8s.io/v1/leases".into(),
+        Source::Rivals(_) => "/apis/coordination.k8s.io/v1/leases".into(),
         Source::Budgets => format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", names::OPENSHIFT_ETCD),
         Source::Guards => format!("/api/v1/namespaces/{}/pods", names::OPENSHIFT_ETCD),
-        Source::Etcd => format!("/api/v1/namespaces/{}/pods", names::ETCD_PODS.0),
+        Source::Etcd | Source::RemoteEtcd(_) => format!("/api/v1/namespaces/{}/pods", names::ETCD_PODS.0),
+        Source::MachineChecks(dialect) => format!("{}/{}", api_root(dialect.api_version()), names::MACHINE_CHECKS),
+        Source::Machines(dialect) => format!("{}/{}", api_root(dialect.api_version()), names::MACHINES),
+        Source::Clusters(dialect) => format!("{}/{}", api_root(dialect.api_version()), names::CLUSTERS),
+        Source::Access(cluster) => format!("/api/v1/namespaces/{}/secrets", escape(&cluster.namespace)),
         Source::Signals(Signal::ClusterVersions) => "/apis/config.openshift.io/v1/clusterversions".into(),
         Source::Signals(Signal::Kured) => "/apis/apps/v1/daemonsets".into(),
         Source::Signals(Signal::Plans) => "/apis/upgrade.cattle.io/v1/plans".into(),
     }
 }
 
-/// Of all DaemonSets and of all Leases one matters, and of all Pods of the system those of etcd.
+/// Of all DaemonSets, Leases and Secrets one matters, and of all Pods of the system those of etcd.
 fn only(source: &Source) -> String {
+    let named = |name: &str| format!("&fieldSelector=metadata.name%3D{}", escape(name));
     match source {
-        Source::Signals(Signal::Kured) => format!("&fieldSelector=metadata.name%3D{}", signal::KURED_NAME),
-        Source::Rivals => format!("&fieldSelector=metadata.name%3D{}", names::RIVAL_LEASE),
-        Source::Etcd => format!("&labelSelector={}", escape(names::ETCD_PODS.1)),
+        Source::Signals(Signal::Kured) => named(signal::KURED_NAME),
+        Source::Rivals(rival) => named(names::rival_lease(*rival)),
+        Source::Access(cluster) => named(&format!("{}{}", cluster.name, names::KUBECONFIG.0)),
+        Source::Etcd | Source::RemoteEtcd(_) => format!("&labelSelector={}", escape(names::ETCD_PODS.1)),
         Source::Nodes
+        | Source::RemoteNodes(_)
+        | Source::MachineChecks(_)
+        | Source::Machines(_)
+        | Source::Clusters(_)
         | Source::Checks
         | Source::Kinds
         | Source::Objects(_)
@@ -71,13 +83,19 @@ fn get(uri: String, source: &Source, only_metadata: &str) -> Request<Vec<u8>> {
     let accept = match source {
         Source::Kinds | Source::Signals(Signal::Kured) => only_metadata,
         Source::Nodes
+        | Source::RemoteNodes(_)
         | Source::Checks
         | Source::Objects(_)
         | Source::NodeLeases
         | Source::Etcd
+        | Source::RemoteEtcd(_)
         | Source::Budgets
         | Source::Guards
-        | Source::Rivals
+        | Source::Rivals(_)
+        | Source::MachineChecks(_)
+        | Source::Machines(_)
+        | Source::Clusters(_)
+        | Source::Access(_)
         | Source::Signals(Signal::ClusterVersions | Signal::Plans) => "application/json",
     };
     Request::builder()
@@ -130,11 +148,15 @@ pub enum Line {
 
 pub fn read_line(source: &Source, keep: &Keep, line: &[u8]) -> serde_json::Result<Line> {
     // Nearly all lines are heartbeats of healthy nodes: read in one pass. Whatever is not, is read with more care.
-    if *source == Source::Nodes
+    if matches!(source, Source::Nodes | Source::RemoteNodes(_))
         && let Some(node) = observe::changed_node(line, keep)
     {
         let version = node.version.0.to_string();
-        return Ok(Line::Input(Input::Seen(Fact::Node(node)), Some(version)));
+        let fact = match source {
+            Source::RemoteNodes(cluster) => Fact::RemoteNode(cluster.clone(), node),
+            _ => Fact::Node(node),
+        };
+        return Ok(Line::Input(Input::Seen(fact), Some(version)));
     }
     #[derive(Deserialize)]
     struct Event<'a> {
@@ -149,8 +171,10 @@ pub fn read_line(source: &Source, keep: &Keep, line: &[u8]) -> serde_json::Resul
         "ADDED" | "MODIFIED" => {
             let input = seen(source, keep, json);
             let version = match &input {
-                Input::Seen(Fact::Node(node)) => Some(node.version.0.to_string()),
+                Input::Seen(Fact::Node(node) | Fact::RemoteNode(_, node)) => Some(node.version.0.to_string()),
                 Input::Seen(Fact::Check(check)) => Some(check.version.0.to_string()),
+                Input::Seen(Fact::MachineCheck(check)) => Some(check.version.0.to_string()),
+                Input::Seen(Fact::Machine(machine)) => Some(machine.version.0.to_string()),
                 Input::Seen(Fact::Object(object)) => Some(object.version.0.to_string()),
                 _ => version_of(json),
             };
@@ -171,13 +195,21 @@ pub fn read_line(source: &Source, keep: &Keep, line: &[u8]) -> serde_json::Resul
 fn seen(source: &Source, keep: &Keep, json: &[u8]) -> Input {
     let fact = match source {
         Source::Nodes => observe::node(json, keep).map(Fact::Node),
+        Source::RemoteNodes(cluster) => observe::node(json, keep).map(|node| Fact::RemoteNode(cluster.clone(), node)),
         Source::Checks => observe::check(json).map(Fact::Check),
         Source::Kinds => observe::definition(json),
         Source::NodeLeases => observe::node_lease(json).map(Fact::NodeLease),
-        Source::Etcd => observe::etcd(json),
+        Source::Etcd => observe::etcd(json).map(|(pod, node)| Fact::Etcd { pod, node }),
+        Source::RemoteEtcd(cluster) => {
+            observe::etcd(json).map(|(pod, node)| Fact::RemoteEtcd { cluster: cluster.clone(), pod, node })
+        }
         Source::Budgets => observe::budget(json),
         Source::Guards => observe::guard(json),
-        Source::Rivals => observe::rival(json),
+        Source::Rivals(rival) => observe::rival(json, *rival),
+        Source::MachineChecks(dialect) => observe::machine_check(json, *dialect).map(Fact::MachineCheck),
+        Source::Machines(dialect) => observe::machine(json, *dialect).map(Fact::Machine),
+        Source::Clusters(dialect) => observe::cluster(json, *dialect).map(|cluster| Fact::Cluster(*dialect, cluster)),
+        Source::Access(_) => observe::access(json),
         Source::Objects(kind) => observe::object(json, kind).map(Fact::Object),
         Source::Signals(signal) => signal::signal(json, *signal),
     };
@@ -193,28 +225,39 @@ fn seen(source: &Source, keep: &Keep, json: &[u8]) -> Input {
 /// Of what is gone only the name has to be readable.
 fn gone(source: &Source, json: &[u8]) -> serde_json::Result<Input> {
     let NameOnly { metadata } = serde_json::from_slice(json)?;
+    let name: Name = metadata.name.as_str().into();
     Ok(Input::Gone(match source {
-        Source::Nodes => Gone::Node(metadata.name.into()),
-        Source::Checks => Gone::Check(metadata.name.into()),
-        Source::Kinds => Gone::Definition { name: metadata.name.into() },
-        Source::NodeLeases => Gone::NodeLease(metadata.name.into()),
+        Source::Nodes => Gone::Node(name),
+        Source::Checks => Gone::Check(name),
+        Source::Kinds => Gone::Definition { name },
+        Source::NodeLeases => Gone::NodeLease(name),
         Source::Etcd => Gone::Etcd { pod: metadata.full_name() },
         Source::Budgets => Gone::Budget { name: metadata.full_name() },
         Source::Guards => Gone::Guard { pod: metadata.full_name() },
-        Source::Rivals => Gone::Rival { name: metadata.full_name() },
+        Source::Rivals(rival) => Gone::Rival { rival: *rival, name: metadata.full_name() },
         Source::Objects(kind) => {
-            let key = resus_core::facts::ObjectKey {
-                kind: kind.clone(),
-                namespace: metadata.namespace.map(Into::into),
-                name: metadata.name.into(),
-            };
+            let key = ObjectKey { kind: kind.clone(), namespace: metadata.namespace.map(Into::into), name };
             Gone::Object(key, metadata.uid.into())
         }
         Source::Signals(signal) => {
             let name = signal::full_name(&metadata.name, metadata.namespace.as_deref());
             Gone::Signal { signal: *signal, name }
         }
+        Source::MachineChecks(dialect) => Gone::MachineCheck(*dialect, place(metadata, *dialect)),
+        Source::Machines(dialect) => Gone::Machine(*dialect, place(metadata, *dialect)),
+        Source::Clusters(dialect) => {
+            let Place { namespace, name, .. } = place(metadata, *dialect);
+            Gone::Cluster(*dialect, ClusterKey { namespace, name })
+        }
+        Source::Access(cluster) => Gone::Access(cluster.clone()),
+        Source::RemoteNodes(cluster) => Gone::RemoteNode(cluster.clone(), name),
+        Source::RemoteEtcd(cluster) => Gone::RemoteEtcd { cluster: cluster.clone(), pod: metadata.full_name() },
     }))
+}
+
+fn place(metadata: Names, dialect: Dialect) -> Place {
+    let namespace = metadata.namespace.unwrap_or_default().into();
+    Place { flavour: dialect.flavour(), namespace, name: metadata.name.into() }
 }
 
 fn version_of(json: &[u8]) -> Option<String> {

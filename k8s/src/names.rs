@@ -1,6 +1,7 @@
 //! Which names do we share with the API and with other programs?
 
-use resus_core::facts::MACHINE_ANNOTATION;
+use resus_core::facts::{MACHINE_ANNOTATION, Rival};
+use resus_core::mhc::facts::{Dialect, Style};
 use resus_core::upgrade;
 
 /// Who we are in managedFields, and the label value on CRDs that are ours.
@@ -36,8 +37,58 @@ pub const CONFIRMED_HEALTHY: &str = "remediation.medik8s.io/manually-confirmed-h
 /// Providers label their ClusterRoles with it, so that we may create their objects.
 pub const AGGREGATION: (&str, &str) = ("rbac.ext-remediation/aggregate-to-ext-remediation", "true");
 
-/// The annotations of checks, templates and remediations that anybody asks for.
-pub const ANNOTATIONS: [&str; 11] = [
+/// Likewise the providers of Cluster API.
+pub const CLUSTER_API_AGGREGATION: (&str, &str) = ("cluster.x-k8s.io/aggregate-to-manager", "true");
+
+pub const MACHINES: &str = "machines";
+pub const MACHINE_CHECKS: &str = "machinehealthchecks";
+pub const CLUSTERS: &str = "clusters";
+/// A Secret named after its Cluster holds the kubeconfig under this key.
+pub const KUBECONFIG: (&str, &str) = ("-kubeconfig", "value");
+
+/// Where the conditions of a Machine or of its check are, below its status. A dialect of one style has but one list.
+pub fn conditions(dialect: Dialect, style: Style) -> &'static [&'static str] {
+    match (dialect, style) {
+        (Dialect::V1beta2, Style::Legacy) => &["deprecated", "v1beta1", "conditions"],
+        (Dialect::V1beta1, Style::New) => &["v1beta2", "conditions"],
+        (Dialect::V1beta2, Style::New) | (Dialect::V1beta1, Style::Legacy) => &["conditions"],
+        (Dialect::V1alpha3 | Dialect::OpenShift, Style::New | Style::Legacy) => &["conditions"],
+    }
+}
+
+/// Conditions of a Machine that sum others up, and those that checks write: a rule on them would follow its own shadow.
+pub const NOT_FOR_RULES: [&str; 5] = ["Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated"];
+
+/// On Machines, by presence. The first is on checks, too.
+pub const PAUSED: &str = "cluster.x-k8s.io/paused";
+pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
+pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
+/// Asks OpenShift's actuator to power-cycle the Machine.
+pub const POWER_CYCLE: &str = "host.metal3.io/external-remediation";
+/// By which that actuator remembers how far it is.
+pub const POWER_CYCLING: [&str; 4] = [
+    "remediation.metal3.io/powered-off-for-remediation",
+    "remediation.metal3.io/power-on-will-timeout-at",
+    "remediation.metal3.io/node-labels-backup",
+    "remediation.metal3.io/node-annotations-backup",
+];
+/// On a MachineHealthCheck of OpenShift: have machines power-cycled, not deleted.
+pub const POWER_CYCLE_STRATEGY: (&str, &str) = ("machine.openshift.io/remediation-strategy", "external-baremetal");
+/// On what we make from a template for a Machine: the uid of the check.
+pub const MACHINE_CHECK_UID: &str = "resus.dev/machine-health-check";
+
+/// The annotations of Machines, checks, templates and remediations that anybody asks for.
+pub const ANNOTATIONS: [&str; 21] = [
+    MACHINE_CHECK_UID,
+    PAUSED,
+    SKIP_REMEDIATION,
+    REMEDIATE_MACHINE,
+    POWER_CYCLE,
+    POWER_CYCLING[0],
+    POWER_CYCLING[1],
+    POWER_CYCLING[2],
+    POWER_CYCLING[3],
+    POWER_CYCLE_STRATEGY.0,
     NODE_NAME,
     TEMPLATE_NAME,
     MULTIPLE_TEMPLATES,
@@ -67,16 +118,28 @@ pub const MODE: &str = "resus.dev/mode";
 pub const LEADER_LEASE: &str = "resus-controller";
 /// Where the operators of the medik8s family keep their Leases on nodes, unless LEASE_NAMESPACE says otherwise.
 pub const NODE_LEASES: &str = "medik8s-leases";
-/// The Lease of the leader of medik8s' own controller, in whichever namespace that is installed.
-pub const RIVAL_LEASE: &str = "e1f13584.medik8s.io";
+/// The Leases of the leaders of others' controllers, in whichever namespace those are installed.
+pub const MEDIK8S_LEASE: &str = "e1f13584.medik8s.io";
+pub const CLUSTER_API_LEASE: &str = "controller-leader-election-capi";
+pub const OPENSHIFT_LEASE: &str = "cluster-api-provider-healthcheck-leader";
+
+pub fn rival_lease(rival: Rival) -> &'static str {
+    match rival {
+        Rival::Medik8s => MEDIK8S_LEASE,
+        Rival::ClusterApi => CLUSTER_API_LEASE,
+        Rival::OpenShift => OPENSHIFT_LEASE,
+    }
+}
+
 /// The namespace and labels of etcd's mirror Pods.
 pub const ETCD_PODS: (&str, &str) = ("kube-system", "component=etcd");
 /// Where OpenShift guards its etcd.
 pub const OPENSHIFT_ETCD: &str = "openshift-etcd";
 /// Events on cluster-scoped objects go there.
 pub const EVENT_NAMESPACE: &str = "default";
-/// The source of the reference's events, on which users filter.
+/// The sources of the references' events, on which users filter.
 pub const EVENT_SOURCE: &str = "NodeHealthCheck";
+pub const MACHINE_EVENT_SOURCE: &str = "machinehealthcheck-controller";
 
 /// Namespaces that are a matter of the installation.
 #[derive(Clone, Debug, PartialEq, Eq)]

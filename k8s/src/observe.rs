@@ -3,6 +3,11 @@
 //! Objects are decoded straight into the few facts that decisions need; the rest of an 11 KB Node is
 //! skipped while it is read. What cannot be decoded is an error with a sentence, for this object alone.
 
+mod boards;
+mod fields;
+mod machine_check;
+mod machine_policy;
+mod machines;
 mod policy;
 
 use std::borrow::Cow;
@@ -17,7 +22,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::escalate::TEMPLATE_SUFFIX;
 use resus_core::facts::{
-    Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, READY, RivalLease, Taint, Version,
+    Body, Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, READY, Rival, RivalLease,
+    Taint, Version,
 };
 use resus_core::input::Fact;
 use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
@@ -29,6 +35,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub use self::machine_check::machine_check;
+pub use self::machines::{access, cluster, machine};
 use crate::crd::nhc::NodeHealthCheckStatus;
 use crate::names;
 
@@ -94,10 +102,10 @@ pub fn node_lease(json: &[u8]) -> serde_json::Result<NodeLease> {
 }
 
 /// The Lease of somebody else's leader.
-pub fn rival(json: &[u8]) -> serde_json::Result<Fact> {
+pub fn rival(json: &[u8], rival: Rival) -> serde_json::Result<Fact> {
     let NameOnly { metadata } = serde_json::from_slice(json)?;
     let NodeLease { holder, renewed_at, lasts_for, .. } = node_lease(json)?;
-    Ok(Fact::Rival { name: metadata.full_name(), lease: RivalLease { holder, renewed_at, lasts_for } })
+    Ok(Fact::Rival { rival, name: metadata.full_name(), lease: RivalLease { holder, renewed_at, lasts_for } })
 }
 
 /// A budget whose selector cannot be read is one that nobody can keep.
@@ -105,7 +113,7 @@ pub fn budget(json: &[u8]) -> serde_json::Result<Fact> {
     let NameOnly { metadata } = serde_json::from_slice(json)?;
     let budget: PodDisruptionBudget = serde_json::from_slice(json)?;
     let selector = budget.spec.and_then(|spec| spec.selector).unwrap_or_default();
-    let selector = policy::requirements(selector).map_err(|invalid| serde::de::Error::custom(&invalid.0))?;
+    let selector = fields::requirements(selector).map_err(|invalid| serde::de::Error::custom(&invalid.0))?;
     let allowed = budget.status.map_or(0, |status| status.disruptions_allowed);
     let budget = Budget { selector, disruptions_allowed: u32::try_from(allowed).unwrap_or(0) };
     Ok(Fact::Budget { name: metadata.full_name(), budget })
@@ -124,8 +132,8 @@ pub fn guard(json: &[u8]) -> serde_json::Result<Fact> {
     Ok(Fact::Guard { pod: metadata.full_name(), guard })
 }
 
-/// A Pod of etcd. One that is not bound yet runs nowhere.
-pub fn etcd(json: &[u8]) -> serde_json::Result<Fact> {
+/// The name of a Pod of etcd, and its node. One that is not bound yet runs nowhere.
+pub fn etcd(json: &[u8]) -> serde_json::Result<(Name, Name)> {
     #[derive(Deserialize)]
     struct PodView {
         metadata: Names,
@@ -139,7 +147,7 @@ pub fn etcd(json: &[u8]) -> serde_json::Result<Fact> {
         node_name: String,
     }
     let pod: PodView = serde_json::from_slice(json)?;
-    Ok(Fact::Etcd { pod: pod.metadata.full_name(), node: pod.spec.node_name.into() })
+    Ok((pod.metadata.full_name(), pod.spec.node_name.into()))
 }
 
 #[derive(Deserialize)]
@@ -179,6 +187,8 @@ struct Meta {
     uid: String,
     #[serde(default)]
     resource_version: String,
+    #[serde(default)]
+    generation: i64,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<IgnoredAny>,
     #[serde(default)]
@@ -209,6 +219,7 @@ impl Meta {
 #[derive(Deserialize)]
 struct OwnerView {
     uid: Box<str>,
+    controller: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -277,13 +288,15 @@ struct ConditionView {
     kind: Box<str>,
     status: String,
     last_transition_time: Option<Time>,
+    #[serde(default)]
+    reason: Option<Box<str>>,
 }
 
 impl ConditionView {
     fn into_facts(self) -> Condition {
         // A condition without a date counts from when it is first seen: the future is cut off at now.
         let since = self.last_transition_time.map_or(Wall(i64::MAX), |time| wall(time.0));
-        Condition { kind: self.kind, status: self.status.as_str().into(), since }
+        Condition { kind: self.kind, status: self.status.as_str().into(), since, reason: self.reason.unwrap_or_default() }
     }
 }
 
@@ -450,6 +463,7 @@ impl ObjectView {
             node: metadata.annotation(names::NODE_NAME).map_or_else(|| name.clone(), Into::into),
             template: metadata.annotation(names::TEMPLATE_NAME).map(Into::into),
             allows_several: metadata.annotation(names::MULTIPLE_TEMPLATES).is_some(),
+            machine_check: metadata.annotation(names::MACHINE_CHECK_UID).map(Into::into),
             control_plane: metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::CONTROL_PLANE_LABEL)),
             processing: condition(status.as_ref(), "Processing") == Some("True"),
             expects_node_to_go: condition(status.as_ref(), "PermanentNodeDeletionExpected") == Some("True"),
@@ -468,18 +482,25 @@ impl ObjectView {
     }
 }
 
-/// `spec.template.spec`; an empty one where the template asks for nothing.
-fn body(spec: Option<&Value>) -> Result<Name, Invalid> {
+/// `spec.template`; with an empty spec where the template asks for nothing.
+fn body(spec: Option<&Value>) -> Result<Body, Invalid> {
     let template = spec.and_then(|spec| spec.get("template")).filter(|template| !template.is_null());
-    match template {
-        None => Err(invalid("it has no spec.template".into())),
-        Some(Value::Object(template)) => match template.get("spec") {
-            None | Some(Value::Null) => Ok("{}".into()),
-            Some(body @ Value::Object(_)) => Ok(body.to_string().into()),
-            Some(_) => Err(invalid("its spec.template.spec is not an object".into())),
-        },
-        Some(_) => Err(invalid("its spec.template is not an object".into())),
+    let Some(template) = template else { return Err(invalid("it has no spec.template".into())) };
+    if !template.is_object() {
+        return Err(invalid("its spec.template is not an object".into()));
     }
+    let spec = match template.get("spec") {
+        None | Some(Value::Null) => "{}".into(),
+        Some(body @ Value::Object(_)) => body.to_string().into(),
+        Some(_) => return Err(invalid("its spec.template.spec is not an object".into())),
+    };
+    let texts = |field: &str| {
+        let given = template.get("metadata").and_then(|metadata| metadata.get(field)).unwrap_or(&Value::Null);
+        let read = Option::<BTreeMap<Box<str>, Box<str>>>::deserialize(given);
+        let refused = |_| invalid(format!("its spec.template.metadata.{field} is no map of texts: write each value in quotes"));
+        read.map(|texts| texts.unwrap_or_default().into_iter().collect()).map_err(refused)
+    };
+    Ok(Body { spec, labels: texts("labels")?, annotations: texts("annotations")? })
 }
 
 /// The status of a condition.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::{Response, StatusCode};
-use resus_core::effect::{Creation, Effect};
-use resus_core::facts::{Amount, Kind, Name, ObjectKey, Source, Status, Threshold, Version};
+use resus_core::effect::{Creation, Effect, Owner};
+use resus_core::facts::{Amount, Body, Kind, Name, ObjectKey, Source, Status, Threshold, Version};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
 use resus_core::time::Wall;
@@ -43,7 +43,7 @@ fn thresholds_are_read_in_all_spellings() {
         ("maxUnhealthy", json!(3), MaxUnhealthy(Count(3))),
         ("maxUnhealthy", json!("3"), MaxUnhealthy(Count(3))),
         ("maxUnhealthy", json!("40%"), MaxUnhealthy(Percent(40))),
-        ("maxUnhealthy", json!("150%"), MaxUnhealthy(Percent(100))),
+        ("maxUnhealthy", json!("150%"), MaxUnhealthy(Percent(150))),
         ("maxUnhealthy", json!(99_999_999_999i64), MaxUnhealthy(Count(u32::MAX))),
         ("minHealthy", json!("51%"), MinHealthy(Percent(51))),
         ("minHealthy", json!("2"), MinHealthy(Count(2))),
@@ -99,15 +99,29 @@ fn templates_that_cannot_be_used_say_why() {
         (json!(5), Err("no spec.template")),
         (json!({"template": "x"}), Err("spec.template is not an object")),
         (json!({"template": {"spec": []}}), Err("spec.template.spec is not an object")),
+        (json!({"template": {"metadata": {"labels": null, "creationTimestamp": null}}}), Ok("{}")),
+        (json!({"template": {"metadata": {"labels": {"a": 5}}}}), Err("spec.template.metadata.labels is no map of texts")),
+        (json!({"template": {"metadata": {"annotations": "a"}}}), Err("metadata.annotations is no map of texts: write")),
     ] {
         let json = json!({"metadata": {"name": "t", "namespace": "ns"}, "spec": spec});
         let body = observe::object(json.to_string().as_bytes(), &kind).expect("it can be read").body.expect("it is a template");
         match (body, expected) {
-            (Ok(body), Ok(expected)) => assert_eq!(&*body, expected),
+            (Ok(body), Ok(expected)) => assert_eq!(&*body.spec, expected),
             (Err(why), Err(expected)) => assert!(why.0.contains(expected), "{spec}: {}", why.0),
             (body, expected) => panic!("{spec}: {body:?}, not {expected:?}"),
         }
     }
+}
+
+#[test]
+fn a_template_says_what_its_objects_are_labelled_with() {
+    let kind = Kind { api_version: "p.test/v1".into(), kind: "RebootTemplate".into() };
+    let metadata = json!({"labels": {"b": "2", "a": "1"}, "annotations": {"c": ""}});
+    let json = json!({"metadata": {"name": "t"}, "spec": {"template": {"metadata": metadata}}});
+    let body = observe::object(json.to_string().as_bytes(), &kind).expect("it can be read").body.expect("it is a template");
+    let body = body.expect("it can be used");
+    assert_eq!(*body.labels, [("a".into(), "1".into()), ("b".into(), "2".into())]);
+    assert_eq!(*body.annotations, [("c".into(), "".into())]);
 }
 
 #[test]
@@ -167,13 +181,9 @@ fn creation() -> Effect {
     Effect::Create(Creation {
         key: key(),
         plural: "reboots".into(),
-        body: r#"{"a":1}"#.into(),
-        node: "n1".into(),
+        body: Body { spec: r#"{"a":1}"#.into(), labels: Box::default(), annotations: Box::default() },
         template: "t".into(),
-        check: "c".into(),
-        check_uid: "u".into(),
-        control_plane: true,
-        machine: None,
+        owner: Owner::Check { node: "n1".into(), check: "c".into(), check_uid: "u".into(), control_plane: true, machine: None },
     })
 }
 
@@ -191,8 +201,10 @@ fn every_write_names_what_it_was_decided_on() {
     );
     assert_eq!(body["metadata"]["labels"]["remediation.medik8s.io/isControlPlaneNode"], "");
 
-    let request =
-        encode::encode(&Effect::Delete { key: key(), plural: "reboots".into(), uid: "x".into() }, &Places::new("resus"));
+    let request = encode::encode(
+        &Effect::Delete { key: key(), plural: "reboots".into(), uid: "x".into(), tells: Vec::new() },
+        &Places::new("resus"),
+    );
     let body: Value = serde_json::from_slice(request.body()).expect("JSON");
     assert_eq!(
         (request.method().as_str(), request.uri().path(), &body["preconditions"]),
@@ -261,7 +273,7 @@ fn a_time_out_is_no_refusal() {
     // A success that cannot be read proves nothing either.
     let garbage = Response::new(b"<html>".to_vec());
     assert!(matches!(
-        answer::decode(&Effect::Look { node: "n".into() }, &Keep::default(), &garbage),
+        answer::decode(&Effect::Look { cluster: None, node: "n".into() }, &Keep::default(), &garbage),
         Input::Answered(_, Answer::Unsure { .. })
     ));
     assert!(matches!(

@@ -177,7 +177,7 @@ fn annotations_that_mean_maintenance_are_kept_by_every_way_in() {
         panic!()
     };
     assert_eq!(*node.annotations, kept);
-    let look = resus_core::effect::Effect::Look { node: "n".into() };
+    let look = resus_core::effect::Effect::Look { cluster: None, node: "n".into() };
     let response = http::Response::new(text.into_bytes());
     let Input::Answered(_, Answer::Done(Some(Fact::Node(node)))) = answer::decode(&look, &keep, &response) else { panic!() };
     assert_eq!(*node.annotations, kept);

@@ -1,4 +1,4 @@
-//! What may be written in a NodeHealthCheck, and what does the API server answer to anything else?
+//! What may be written in a health check, and what does the API server answer to anything else?
 //!
 //! Each rule ends in what to write instead. Where the reference's webhook has words for a mistake, ours begin with
 //! them, since people search for them. The language is the part of CEL that both Kubernetes and our embedded server
@@ -14,26 +14,26 @@ use serde_json::{Value, json};
 
 use super::nhc::{EscalatingRemediation, UnhealthyCondition, default_conditions};
 
-const CONDITIONS_MAX: u32 = 100;
+pub const CONDITIONS_MAX: u32 = 100;
 const STEPS_MAX: u32 = 20;
 const PAUSE_REQUESTS_MAX: u32 = 100;
 const LABELS_MAX: u32 = 100;
 const EXPRESSIONS_MAX: u32 = 20;
 const VALUES_MAX: u32 = 1000;
 /// Of durations: the longest one that Go prints has 26 characters.
-const DURATION_MAX: u32 = 100;
+pub const DURATION_MAX: u32 = 100;
 /// As long as the names of objects, groups and label prefixes may be.
-const NAME_MAX: u32 = 253;
+pub const NAME_MAX: u32 = 253;
 /// A prefix, a slash, and the 63 characters of a label's name.
-const LABEL_KEY_MAX: u32 = 317;
+pub const LABEL_KEY_MAX: u32 = 317;
 
-const DURATION: &str = "^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$";
+pub const DURATION: &str = "^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$";
 const SIGNED_DURATION: &str = "^-?([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$";
 /// The embedded server's `duration` knows this unit under its ASCII name only.
-const SELF: &str = "duration(self.replace('µs', 'us'))";
+pub const SELF: &str = "duration(self.replace('µs', 'us'))";
 const COUNT_OR_PERCENT: &str = "^((100|[0-9]{1,2})%|[0-9]{1,18})$";
 const NAME: &str = "^[-.a-z0-9]+$";
-const LABEL_KEY: &str =
+pub const LABEL_KEY: &str =
     "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
 
@@ -85,6 +85,11 @@ pub fn no_machine_deletion_step() -> Rule {
 }
 
 pub fn selector(_: &mut SchemaGenerator) -> Schema {
+    selector_of("node")
+}
+
+/// Which of the things that are called `what` are meant.
+pub fn selector_of(what: &str) -> Schema {
     let said = "Invalid selector: a key is no label key: write one such as node-role.kubernetes.io/worker";
     let key = rule(format!("self.matches('{LABEL_KEY}')"), said);
     let labels = rule(format!("self.all(key, key.matches('{LABEL_KEY}'))"), said);
@@ -101,14 +106,14 @@ pub fn selector(_: &mut SchemaGenerator) -> Schema {
         "properties": {
             "matchLabels": {
                 "type": "object",
-                "description": "Labels that a node must have, all of them, with these values.",
+                "description": format!("Labels that a {what} must have, all of them, with these values."),
                 "maxProperties": LABELS_MAX,
                 "x-kubernetes-validations": [labels],
                 "additionalProperties": {"type": "string", "maxLength": 63, "x-kubernetes-validations": [value]},
             },
             "matchExpressions": {
                 "type": "array",
-                "description": "Requirements on the labels of a node, all of which must hold.",
+                "description": format!("Requirements on the labels of a {what}, all of which must hold."),
                 "maxItems": EXPRESSIONS_MAX,
                 "x-kubernetes-list-type": "atomic",
                 "items": {
@@ -167,7 +172,7 @@ pub fn max_unhealthy(_: &mut SchemaGenerator) -> Schema {
     count_or_percent("maxUnhealthy", "49%")
 }
 
-fn count_or_percent(field: &str, example: &str) -> Schema {
+pub fn count_or_percent(field: &str, example: &str) -> Schema {
     let write = format!("write a number such as 3, or a percentage such as {example}");
     let said = format!("'{field} must not be negative: ' + string(self) + ': {write}'");
     let shaped = format!("string(self).startsWith('-') || string(self).matches('{COUNT_OR_PERCENT}')");
@@ -181,10 +186,17 @@ fn count_or_percent(field: &str, example: &str) -> Schema {
 }
 
 pub fn template(_: &mut SchemaGenerator) -> Schema {
-    template_reference()
+    let examples = ("SelfNodeRemediationTemplate", "self-node-remediation.medik8s.io/v1alpha1");
+    template_reference(
+        "remediationTemplate",
+        examples,
+        ", and its namespace",
+        "Namespace of the template, and of the objects made from it.",
+    )
 }
 
-fn template_reference() -> Schema {
+/// `field` refers to it; `examples` are a kind and its group and version.
+pub fn template_reference(field: &str, (kind, api_version): (&str, &str), and_namespace: &str, namespace: &str) -> Schema {
     let text = |description: &str| json!({"type": "string", "description": description, "maxLength": NAME_MAX});
     let named = |field: &str, shown: &str| {
         let shaped = format!("!has(self.{field}) || self.{field} == '' || self.{field}.matches('{NAME}')");
@@ -198,19 +210,19 @@ fn template_reference() -> Schema {
     json_schema!({
         "type": "object",
         "properties": {
-            "apiVersion": text("Group and version of the template, as in self-node-remediation.medik8s.io/v1alpha1."),
+            "apiVersion": text(&format!("Group and version of the template, as in {api_version}.")),
             "kind": text("Kind of the template, which ends with Template."),
             "name": text("Name of the template."),
-            "namespace": text("Namespace of the template, and of the objects made from it."),
+            "namespace": text(namespace),
             "uid": text("Not used."),
             "resourceVersion": text("Not used."),
             "fieldPath": text("Not used."),
         },
         "x-kubernetes-map-type": "atomic",
         "x-kubernetes-validations": [
-            rule("has(self.apiVersion) && self.apiVersion != '' && has(self.kind) && self.kind != '' && has(self.name) && self.name != ''", "remediationTemplate needs apiVersion, kind and name of a template: write all three, and its namespace"),
-            rule("!has(self.kind) || self.kind == '' || self.kind.matches('^[A-Za-z0-9]+Template$')", "remediationTemplate.kind must be the kind of a template, letters and digits that end with Template: write it as in SelfNodeRemediationTemplate"),
-            rule("!has(self.apiVersion) || self.apiVersion == '' || self.apiVersion.matches('^[-.a-z0-9]+/[-.a-z0-9]+$')", "remediationTemplate.apiVersion must be a group and a version: write it as in self-node-remediation.medik8s.io/v1alpha1"),
+            rule("has(self.apiVersion) && self.apiVersion != '' && has(self.kind) && self.kind != '' && has(self.name) && self.name != ''", format!("{field} needs apiVersion, kind and name of a template: write all three{and_namespace}")),
+            rule("!has(self.kind) || self.kind == '' || self.kind.matches('^[A-Za-z0-9]+Template$')", format!("{field}.kind must be the kind of a template, letters and digits that end with Template: write it as in {kind}")),
+            rule("!has(self.apiVersion) || self.apiVersion == '' || self.apiVersion.matches('^[-.a-z0-9]+/[-.a-z0-9]+$')", format!("{field}.apiVersion must be a group and a version: write it as in {api_version}")),
             named("name", "name"),
             named("__namespace__", "namespace"),
         ],
@@ -293,7 +305,7 @@ pub fn keyed_list<T: JsonSchema>(generator: &mut SchemaGenerator, key: &str) -> 
     json_schema!({"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]})
 }
 
-fn rule(rule: impl Into<String>, message: impl Into<String>) -> Value {
+pub fn rule(rule: impl Into<String>, message: impl Into<String>) -> Value {
     json!(Rule::new(rule).message(Message::Message(message.into())))
 }
 

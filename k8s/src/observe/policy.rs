@@ -6,18 +6,14 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use resus_core::escalate::TEMPLATE_SUFFIX;
-use resus_core::facts::{
-    Amount, HealthyDelay, Invalid, Kind, Mode, Name, ObjectKey, Policy, Repeat, Requirement, Rule, Selector, Step, Threshold,
-};
-use serde::de::DeserializeOwned;
+use resus_core::facts::{Amount, HealthyDelay, Invalid, Mode, Policy, Repeat, Rule, Selector, Step, Threshold};
 use serde_json::Value;
 
+use super::fields::{DURATIONS, Fields, TEMPLATES, decode, duration, go_duration, is_label_key, requirements, template};
 use super::{Meta, invalid};
 use crate::crd::nhc::{self, EscalatingRemediation, UnhealthyCondition};
 use crate::names;
-use crate::quantity::{self, GoDuration, IntOrPercent};
+use crate::quantity::IntOrPercent;
 
 /// Without any threshold in the check.
 const DEFAULT_THRESHOLD: Threshold = Threshold::MaxUnhealthy(Amount::Percent(49));
@@ -29,10 +25,7 @@ const STEP_TIMEOUT_MIN: Duration = Duration::from_secs(60);
 const MACHINE_DELETION: &str = "MachineDeletionRemediationTemplate";
 
 pub fn read(spec: &Value, metadata: &Meta) -> Result<Policy, Invalid> {
-    if !spec.is_object() && !spec.is_null() {
-        return Err(invalid("spec is not an object: write remediationTemplate and what else is needed below it".into()));
-    }
-    let spec = Spec(spec);
+    let spec = Fields::of_spec(spec, "remediationTemplate")?;
     let threshold = threshold(&spec)?;
     Ok(Policy {
         selector: selector(&spec)?,
@@ -49,128 +42,18 @@ pub fn read(spec: &Value, metadata: &Meta) -> Result<Policy, Invalid> {
     })
 }
 
-struct Spec<'a>(&'a Value);
-
-impl Spec<'_> {
-    /// Null is as good as absent, here and in every API.
-    fn field(&self, name: &str) -> Option<&Value> {
-        self.0.get(name).filter(|value| !value.is_null())
-    }
-
-    fn read<T: DeserializeOwned>(&self, name: &str, write: &str) -> Result<Option<T>, Invalid> {
-        self.field(name).map(|value| decode(value, &format!("spec.{name}"), write)).transpose()
-    }
-
-    fn list(&self, name: &str) -> Result<Option<&[Value]>, Invalid> {
-        let list = self.field(name).map(|value| {
-            value.as_array().ok_or_else(|| invalid(format!("spec.{name} is not a list: write a list, each entry after a dash")))
-        });
-        Ok(list.transpose()?.map(Vec::as_slice))
-    }
-
-    fn duration(&self, name: &str) -> Result<Option<Duration>, Invalid> {
-        let text: Option<String> = self.read(name, DURATIONS)?;
-        text.map(|text| duration(&text, &format!("spec.{name}"))).transpose()
-    }
-}
-
-const DURATIONS: &str = "a duration such as 300s, 5m or 1h30m, in quotes";
-
-fn decode<T: DeserializeOwned>(value: &Value, place: &str, write: &str) -> Result<T, Invalid> {
-    // What was written may be in the error as it is; conditions and events have one line.
-    let on_one_line = |error: serde_json::Error| error.to_string().replace(char::is_control, " ");
-    T::deserialize(value).map_err(|error| invalid(format!("{place}: {}: write {write}", on_one_line(error))))
-}
-
-fn go_duration(text: &str, place: &str) -> Result<GoDuration, Invalid> {
-    quantity::parse_duration(text).map_err(|error| invalid(format!("{place}: {error}")))
-}
-
-fn duration(text: &str, place: &str) -> Result<Duration, Invalid> {
-    let refused = || invalid(format!("{place} must not be negative: write a duration such as 5m, not {text}"));
-    go_duration(text, place)?.non_negative().ok_or_else(refused)
-}
-
 fn positive_duration(value: &Value, place: &str) -> Result<Duration, Invalid> {
     let text: String = decode(value, place, DURATIONS)?;
     let refused = || invalid(format!("{place} must be longer than 0s: write a duration such as 10m, or leave it out"));
     Some(duration(&text, place)?).filter(|duration| !duration.is_zero()).ok_or_else(refused)
 }
 
-fn selector(spec: &Spec) -> Result<Selector, Invalid> {
+fn selector(spec: &Fields) -> Result<Selector, Invalid> {
     let write = "matchLabels with texts, and matchExpressions with key, operator and values";
     requirements(spec.read("selector", write)?.unwrap_or_default())
 }
 
-pub fn requirements(selector: LabelSelector) -> Result<Selector, Invalid> {
-    let mut requirements = Vec::new();
-    for (key, value) in selector.match_labels.unwrap_or_default() {
-        requirements.push(Requirement::In(label_key(key)?, vec![label_value(value)?]));
-    }
-    for expression in selector.match_expressions.unwrap_or_default() {
-        let key = label_key(expression.key)?;
-        let values: Vec<Box<str>> =
-            expression.values.unwrap_or_default().into_iter().map(label_value).collect::<Result<_, _>>()?;
-        requirements.push(match (expression.operator.as_str(), values.is_empty()) {
-            ("In", false) => Requirement::In(key, values),
-            ("NotIn", false) => Requirement::NotIn(key, values),
-            ("Exists", true) => Requirement::Exists(key),
-            ("DoesNotExist", true) => Requirement::DoesNotExist(key),
-            (operator @ ("In" | "NotIn"), true) => {
-                return Err(invalid(format!("spec.selector: {operator} on {key} needs at least one value")));
-            }
-            (operator @ ("Exists" | "DoesNotExist"), false) => {
-                return Err(invalid(format!("spec.selector: {operator} on {key} takes no values")));
-            }
-            (operator, _) => {
-                return Err(invalid(format!(
-                    "spec.selector: {operator:?} is no operator: write In, NotIn, Exists or DoesNotExist"
-                )));
-            }
-        });
-    }
-    Ok(Selector(requirements))
-}
-
-fn label_key(key: String) -> Result<Box<str>, Invalid> {
-    match is_label_key(&key) {
-        true => Ok(key.into()),
-        false => {
-            Err(invalid(format!("spec.selector: {key:?} is no label key: write one such as node-role.kubernetes.io/worker")))
-        }
-    }
-}
-
-fn label_value(value: String) -> Result<Box<str>, Invalid> {
-    match value.is_empty() || is_label_name(&value) {
-        true => Ok(value.into()),
-        false => Err(invalid(format!(
-            "spec.selector: {value:?} is no label value: write at most 63 letters, digits, dashes, dots and underscores"
-        ))),
-    }
-}
-
-fn is_label_key(key: &str) -> bool {
-    match key.split_once('/') {
-        Some((prefix, name)) => prefix.len() <= NAME_MAX && prefix.split('.').all(is_dns_label) && is_label_name(name),
-        None => is_label_name(key),
-    }
-}
-
-fn is_dns_label(label: &str) -> bool {
-    let ends_well = !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
-    ends_well && label.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-}
-
-fn is_label_name(name: &str) -> bool {
-    let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    name.len() <= 63
-        && is_end(name.chars().next())
-        && is_end(name.chars().last())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-}
-
-fn rules(spec: &Spec) -> Result<Vec<Rule>, Invalid> {
+fn rules(spec: &Fields) -> Result<Vec<Rule>, Invalid> {
     let conditions: Vec<UnhealthyCondition> = match spec.list("unhealthyConditions")? {
         None => nhc::default_conditions(),
         Some(listed) => {
@@ -198,13 +81,13 @@ fn rule(number: usize, condition: &UnhealthyCondition) -> Result<Rule, Invalid> 
     Ok(Rule { kind: kind.as_str().into(), status: status.as_str().into(), lasts_for })
 }
 
-fn threshold(spec: &Spec) -> Result<Option<Threshold>, Invalid> {
+fn threshold(spec: &Fields) -> Result<Option<Threshold>, Invalid> {
     let amount = |field: &str| -> Result<Option<Amount>, Invalid> {
         match spec.read(field, "a number such as 3, or a percentage such as \"49%\"")? {
             None => Ok(None),
             Some(IntOrPercent::Int(count)) if count < 0 => Err(invalid(format!("{field} must not be negative: {count}"))),
             Some(IntOrPercent::Int(count)) => Ok(Some(Amount::Count(u32::try_from(count).unwrap_or(u32::MAX)))),
-            Some(IntOrPercent::Percent(percent)) => Ok(Some(Amount::Percent(percent.min(100)))),
+            Some(IntOrPercent::Percent(percent)) => Ok(Some(Amount::Percent(percent))),
         }
     };
     match (amount("minHealthy")?, amount("maxUnhealthy")?) {
@@ -217,7 +100,7 @@ fn threshold(spec: &Spec) -> Result<Option<Threshold>, Invalid> {
     }
 }
 
-fn steps(spec: &Spec, threshold: Option<Threshold>) -> Result<Vec<Step>, Invalid> {
+fn steps(spec: &Fields, threshold: Option<Threshold>) -> Result<Vec<Step>, Invalid> {
     let single: Option<ObjectReference> = spec.read("remediationTemplate", TEMPLATES)?;
     let several = spec.list("escalatingRemediations")?.unwrap_or_default();
     let (steps, suffix) = match (single, several) {
@@ -243,8 +126,6 @@ fn steps(spec: &Spec, threshold: Option<Threshold>) -> Result<Vec<Step>, Invalid
         Some(_) | None => Ok(steps),
     }
 }
-
-const TEMPLATES: &str = "apiVersion, kind, name and namespace of a template, each as text";
 
 /// In the order in which they are tried.
 fn escalation(several: &[Value]) -> Result<Vec<Step>, Invalid> {
@@ -272,44 +153,11 @@ fn escalation(several: &[Value]) -> Result<Vec<Step>, Invalid> {
     Ok(steps.into_iter().map(|(_, step)| step).collect())
 }
 
-fn template(reference: &ObjectReference, place: &str) -> Result<ObjectKey, Invalid> {
-    let given = |field: &Option<String>, name: &str| -> Result<Name, Invalid> {
-        let value = field.as_deref().filter(|value| !value.is_empty());
-        value.map(Into::into).ok_or_else(|| invalid(format!("{place}.{name} is missing: write {TEMPLATES}")))
-    };
-    let kind = Kind { api_version: given(&reference.api_version, "apiVersion")?, kind: given(&reference.kind, "kind")? };
-    if kind.kind.strip_suffix(TEMPLATE_SUFFIX).is_none_or(str::is_empty) {
-        return Err(invalid(format!("{place}.kind is {:?}: the kind of a template ends with Template", kind.kind)));
-    }
-    if !kind.api_version.split_once('/').is_some_and(|(group, version)| is_name(group) && is_name(version)) {
-        return Err(invalid(format!("{place}.apiVersion is {:?}: write group/version", kind.api_version)));
-    }
-    if !kind.kind.chars().all(|c| c.is_ascii_alphanumeric()) {
-        return Err(invalid(format!("{place}.kind is {:?}: a kind has letters and digits", kind.kind)));
-    }
-    let name = given(&reference.name, "name")?;
-    let namespace: Option<Name> = reference.namespace.as_deref().filter(|namespace| !namespace.is_empty()).map(Into::into);
-    if let Some(bad) = [Some(&name), namespace.as_ref()].into_iter().flatten().find(|name| !is_name(name)) {
-        return Err(invalid(format!("{place}: {bad:?} is no name: names have lower-case letters, digits, dashes and dots")));
-    }
-    Ok(ObjectKey { kind, namespace, name })
-}
-
-/// Of names and of label prefixes, as in Kubernetes.
-const NAME_MAX: usize = 253;
-
-/// As far as a path is concerned; the API server knows the finer rules.
-fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && text.len() <= NAME_MAX
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.')
-}
-
-fn pause_requests(spec: &Spec) -> Result<Vec<Box<str>>, Invalid> {
+fn pause_requests(spec: &Fields) -> Result<Vec<Box<str>>, Invalid> {
     Ok(spec.read("pauseRequests", "a list of texts")?.unwrap_or_default())
 }
 
-fn healthy_delay(spec: &Spec) -> Result<HealthyDelay, Invalid> {
+fn healthy_delay(spec: &Fields) -> Result<HealthyDelay, Invalid> {
     let Some(text) = spec.read::<String>("healthyDelay", DURATIONS)? else { return Ok(HealthyDelay::None) };
     Ok(match go_duration(&text, "spec.healthyDelay")?.non_negative() {
         None => HealthyDelay::UntilConfirmed,
@@ -321,7 +169,7 @@ fn healthy_delay(spec: &Spec) -> Result<HealthyDelay, Invalid> {
 /// A field of ours, which is also an annotation for where a foreign definition drops the field. Where both are given
 /// and differ, nobody knows which one is meant: a dry run must never act for real.
 fn either<T: PartialEq>(
-    spec: &Spec,
+    spec: &Fields,
     metadata: &Meta,
     field: &str,
     annotation: &str,

@@ -1,0 +1,175 @@
+//! Machines as they are read, and the status of their checks as it is written and read again.
+
+use resus_core::effect::{Effect, Target};
+use resus_core::facts::Status;
+use resus_core::input::{Answer, Fact};
+use resus_core::mhc::facts::{Dialect, Machine, MachineCheck, MachineCheckStatus, Marks, Posted, Style};
+use resus_core::time::Wall;
+use resus_k8s::observe;
+use serde_json::{Value, json};
+
+use crate::specs::with;
+use crate::stage::Stage;
+
+fn machine(dialect: Dialect, metadata: &Value, status: &Value) -> Machine {
+    let mut object = json!({"metadata": {"name": "m", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 3}, "status": status});
+    for (key, value) in metadata.as_object().expect("metadata is an object") {
+        object["metadata"][key] = value.clone();
+    }
+    observe::machine(object.to_string().as_bytes(), dialect).expect("it can be read")
+}
+
+#[test]
+fn annotations_and_owners_are_marks() {
+    let marks = |keys: &[&str]| {
+        let annotations: serde_json::Map<String, Value> = keys.iter().map(|key| ((*key).to_owned(), json!(""))).collect();
+        machine(Dialect::V1beta1, &json!({"annotations": annotations}), &json!(null)).marks
+    };
+    let none = Marks::default();
+    assert_eq!(marks(&["other"]), none);
+    assert_eq!(marks(&["cluster.x-k8s.io/paused"]), Marks { paused: true, ..none });
+    assert_eq!(marks(&["cluster.x-k8s.io/skip-remediation"]), Marks { skipped: true, ..none });
+    assert_eq!(marks(&["cluster.x-k8s.io/remediate-machine"]), Marks { remediate: true, ..none });
+    assert_eq!(marks(&["host.metal3.io/external-remediation"]), Marks { power_cycle: true, ..none });
+    for key in ["powered-off-for-remediation", "power-on-will-timeout-at", "node-labels-backup", "node-annotations-backup"] {
+        assert_eq!(marks(&[&format!("remediation.metal3.io/{key}")]), Marks { power_cycling: true, ..none }, "{key}");
+    }
+
+    let owned = |controller: Value| {
+        let owners = json!([{"apiVersion": "a/v1", "kind": "B", "name": "c", "uid": "d"}, {"apiVersion": "a/v1", "kind": "B", "name": "c", "uid": "d", "controller": controller}]);
+        machine(Dialect::OpenShift, &json!({"ownerReferences": owners}), &json!(null)).has_controller
+    };
+    assert_eq!((owned(json!(true)), owned(json!(false)), owned(json!(null))), (true, false, false));
+}
+
+#[test]
+fn conditions_are_those_of_the_newest_style() {
+    let listed =
+        |kind: &str| json!([{"type": kind, "status": "False", "reason": "Broken", "lastTransitionTime": "2027-01-15T08:00:00Z"}]);
+    for (dialect, status, expected) in [
+        (
+            Dialect::V1beta2,
+            json!({"conditions": listed("New"), "deprecated": {"v1beta1": {"conditions": listed("Old")}}}),
+            Some("New"),
+        ),
+        (Dialect::V1beta2, json!({"deprecated": {"v1beta1": {"conditions": listed("Old")}}}), None),
+        (Dialect::V1beta1, json!({"conditions": listed("Old"), "v1beta2": {"conditions": listed("New")}}), Some("New")),
+        (Dialect::V1beta1, json!({"conditions": listed("Old"), "v1beta2": {"conditions": []}}), None),
+        (Dialect::V1beta1, json!({"conditions": listed("Old"), "v1beta2": {}}), Some("Old")),
+        (Dialect::V1alpha3, json!({"conditions": listed("Old"), "v1beta2": {"conditions": listed("New")}}), Some("Old")),
+        (Dialect::OpenShift, json!({"conditions": listed("Old")}), Some("Old")),
+    ] {
+        let read = machine(dialect, &json!({}), &status);
+        assert_eq!(read.conditions.first().map(|condition| &*condition.kind), expected, "{dialect:?} {status}");
+        for condition in &read.conditions {
+            assert_eq!(
+                (&condition.status, &*condition.reason, condition.since),
+                (&Status::False, "Broken", Wall(1_800_000_000_000))
+            );
+        }
+    }
+}
+
+#[test]
+fn only_openshift_has_phases_that_count() {
+    let status = json!({"phase": "Failed", "lastUpdated": "2027-01-15T08:00:00Z", "nodeRef": {"name": "node-1"}});
+    let read = machine(Dialect::OpenShift, &json!({}), &status);
+    assert_eq!((read.failed, read.updated_at), (true, Some(Wall(1_800_000_000_000))));
+    assert_eq!((read.node.as_deref(), read.generation, &*read.version.0), (Some("node-1"), 3, "7"));
+    let read = machine(Dialect::V1alpha3, &json!({}), &status);
+    assert_eq!((read.failed, read.updated_at), (false, None));
+    for no_node in [json!({}), json!({"nodeRef": null}), json!({"nodeRef": {}}), json!({"nodeRef": {"name": ""}})] {
+        assert_eq!(machine(Dialect::V1beta1, &json!({}), &no_node).node, None, "{no_node}");
+    }
+}
+
+/// A machine whose node cannot be read must not pass for one that never got any.
+#[test]
+fn a_garbled_status_is_not_an_empty_one() {
+    for status in [
+        json!({"nodeRef": "node-1"}),
+        json!({"nodeRef": {"name": 5}}),
+        json!({"conditions": "Ready"}),
+        json!({"conditions": [{"type": "Ready"}]}),
+        json!({"conditions": [5]}),
+        json!("Running"),
+    ] {
+        let object = json!({"metadata": {"name": "m", "namespace": "n"}, "status": status});
+        assert!(observe::machine(object.to_string().as_bytes(), Dialect::V1beta1).is_err(), "{status}");
+    }
+}
+
+fn status(dialect: Dialect) -> MachineCheckStatus {
+    let post = |style: Style, status: Status, reason: &str| Posted {
+        reason: reason.into(),
+        severity: (style == Style::Legacy && status == Status::False).then(|| "Warning".into()),
+        message: if status == Status::False { "too many" } else { "" }.into(),
+        since: Wall(1_800_000_000_000),
+        observed_generation: (style == Style::New).then_some(1),
+        ours: true,
+        status,
+    };
+    let has = |style| dialect.styles().contains(&style);
+    let (counts, is_openshift) = (Some(3), dialect == Dialect::OpenShift);
+    let new = vec![
+        ("Paused".into(), post(Style::New, Status::False, "NotPaused")),
+        ("RemediationAllowed".into(), post(Style::New, Status::True, "RemediationAllowed")),
+    ];
+    let legacy = vec![
+        (
+            "ExternalRemediationTemplateAvailable".into(),
+            post(Style::Legacy, Status::False, "ExternalRemediationTemplateNotFound"),
+        ),
+        ("RemediationAllowed".into(), post(Style::Legacy, Status::True, "")),
+    ];
+    MachineCheckStatus {
+        expected: counts,
+        healthy: Some(0),
+        remediations_allowed: Some(1),
+        observed_generation: Some(1).filter(|_| !is_openshift),
+        targets: if is_openshift { Vec::new() } else { vec!["a".into(), "b".into()] },
+        new: if has(Style::New) { new } else { Vec::new() },
+        legacy,
+    }
+}
+
+#[test]
+fn a_status_is_read_as_it_was_written() {
+    let stages = [
+        Stage::theirs(Dialect::V1alpha3),
+        Stage::theirs(Dialect::V1beta1),
+        Stage::theirs(Dialect::V1beta2),
+        Stage::theirs(Dialect::OpenShift),
+        Stage::ours(Dialect::V1alpha3),
+        Stage::ours(Dialect::V1beta1),
+    ];
+    for mut stage in stages {
+        let dialect = stage.dialect;
+        let MachineCheck { place, uid, version, .. } = stage.check("c", &with(&json!({})));
+        let check = Target { place, dialect, uid, version };
+        for expected in [status(dialect), MachineCheckStatus { expected: Some(0), ..MachineCheckStatus::default() }] {
+            let current = observe_version(&mut stage);
+            let effect =
+                Effect::MachineCheckStatus { check: Target { version: current, ..check.clone() }, status: expected.clone() };
+            let Answer::Done(Some(Fact::MachineCheck(read))) = stage.send(&effect) else { panic!("{dialect:?}") };
+            assert_eq!(read.status, expected, "{dialect:?}");
+        }
+        let stale = Effect::MachineCheckStatus { check, status: status(dialect) };
+        assert!(matches!(stage.send(&stale), Answer::Conflict), "it was decided on another version");
+    }
+}
+
+fn observe_version(stage: &mut Stage) -> resus_core::facts::Version {
+    let path = format!("/apis/{}/namespaces/default/machinehealthchecks/c", stage.dialect.api_version());
+    let object = stage.ask(&http::Method::GET, &path, &Value::Null);
+    observe::machine_check(object.to_string().as_bytes(), stage.dialect).expect("it can be read").version
+}
+
+#[test]
+fn a_mangled_status_is_none() {
+    for status in [json!("x"), json!({"targets": 5}), json!({"expectedMachines": -1}), json!({"conditions": [{"type": 5}]})] {
+        let object = json!({"metadata": {"name": "c", "namespace": "n"}, "status": status});
+        let read = observe::machine_check(object.to_string().as_bytes(), Dialect::V1beta1).expect("its metadata is good");
+        assert_eq!(read.status, MachineCheckStatus::default(), "{status}");
+    }
+}
