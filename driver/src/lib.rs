@@ -4,6 +4,8 @@
 //! plan's `wake_at` or the next input. Around it: watches, a metrics and a health endpoint.
 
 pub mod admin;
+pub mod clusters;
+mod machines;
 pub mod pump;
 mod remediations;
 pub mod telemetry;

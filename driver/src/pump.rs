@@ -15,6 +15,7 @@ use resus_core::effect::Effect;
 use resus_core::facts::{Claim, Limit, Name, Served, Source};
 use resus_core::input::Input;
 use resus_core::lease::{Election, REQUEST_TIMEOUT, Timing};
+use resus_core::mhc::facts::{Access, ClusterKey};
 use resus_core::plan::{Plan, plan};
 use resus_core::time::{Mono, Now, Wall};
 use resus_core::upgrade::{Detector, Detectors, Off};
@@ -26,6 +27,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, info, warn};
 
+use crate::clusters::Clusters;
 use crate::telemetry::Telemetry;
 use crate::watch::{self, Wanted};
 
@@ -34,7 +36,9 @@ pub struct Settings {
     /// Unlike that of any other process, also of an earlier one on the same host.
     pub identity: String,
     pub timing: Timing,
+    /// Of NodeHealthChecks and of MachineHealthChecks.
     pub claim: Claim,
+    pub machine_claim: Claim,
     pub detectors: Detectors,
     pub limit: Limit,
     /// Give a cluster without any check the default one.
@@ -64,11 +68,13 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
     let keep = Arc::new(Keep::of(&settings.detectors));
     world.detectors = settings.detectors;
     world.limit = settings.limit;
+    world.machine_claim = settings.machine_claim;
     if settings.default_check {
         world.default_check = DefaultCheck::Template;
     }
     let mut pump = Pump {
         client,
+        clusters: Clusters::default(),
         places: Arc::new(settings.places),
         clock: Clock::start(),
         world,
@@ -148,11 +154,14 @@ pub struct Heard {
 struct Watching {
     number: u64,
     served: Option<Served>,
+    /// Of another cluster.
+    access: Option<Access>,
     task: AbortHandle,
 }
 
 struct Pump {
     client: Client,
+    clusters: Clusters,
     places: Arc<Places>,
     clock: Clock,
     world: World,
@@ -231,6 +240,11 @@ impl Pump {
     fn send(&mut self, effect: Effect, leads_until: Option<Mono>) {
         let (client, places, sender) = (self.client.clone(), self.places.clone(), self.sender.clone());
         let keep = self.keep.clone();
+        let elsewhere = match &effect {
+            Effect::Look { cluster: Some(cluster), .. } => self.access(cluster).map(|access| (cluster.clone(), access)),
+            _ => None,
+        };
+        let clusters = self.clusters.clone();
         let not_after = leads_until.map(|at| self.clock.instant(at)).filter(|_| !matches!(effect, Effect::Lease(_)));
         self.tasks.spawn(async move {
             // The process may have stood still since the plan was made; then another may lead by now.
@@ -238,7 +252,14 @@ impl Pump {
                 let _ = sender.send(Heard { watch: None, inputs: vec![answer::unsent(&effect)] }).await;
                 return;
             }
-            let input = match tokio::time::timeout(REQUEST_TIMEOUT, carry_out(&client, &effect, &places)).await {
+            let carried_out = async {
+                let client = match &elsewhere {
+                    Some((cluster, access)) => clusters.client(cluster, access).await?,
+                    None => client,
+                };
+                carry_out(&client, &effect, &places).await
+            };
+            let input = match tokio::time::timeout(REQUEST_TIMEOUT, carried_out).await {
                 Ok(Ok(response)) => answer::decode(&effect, &keep, &response),
                 Ok(Err(error)) => answer::lost(&effect, format!("{error:#}")),
                 Err(_) => answer::lost(&effect, format!("no answer from the API server within {REQUEST_TIMEOUT:?}")),
@@ -259,8 +280,15 @@ impl Pump {
         }
         for source in &plan.watches {
             let served = if let Source::Objects(kind) = source { self.world.served(kind).cloned() } else { None };
+            let elsewhere = match source {
+                Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster) => {
+                    self.access(cluster).map(|access| (self.clusters.clone(), cluster.clone(), access))
+                }
+                _ => None,
+            };
+            let access = elsewhere.as_ref().map(|(_, _, access)| access.clone());
             match self.watches.get(source) {
-                Some(watching) if watching.served == served => continue,
+                Some(watching) if watching.served == served && watching.access == access => continue,
                 Some(watching) => watching.task.abort(),
                 None => {}
             }
@@ -268,9 +296,19 @@ impl Pump {
             let number = self.watches_begun;
             let wanted =
                 Wanted { source: source.clone(), served: served.clone(), keep: self.keep.clone(), places: self.places.clone() };
-            let task = self.tasks.spawn(watch::watch(self.client.clone(), wanted, number, self.sender.clone()));
-            self.watches.insert(source.clone(), Watching { number, served, task });
+            let server = match elsewhere {
+                Some((clusters, cluster, access)) => watch::Server::Elsewhere(clusters, cluster, access),
+                None => watch::Server::Here(self.client.clone()),
+            };
+            let task = self.tasks.spawn(watch::watch(server, wanted, number, self.sender.clone()));
+            self.watches.insert(source.clone(), Watching { number, served, access, task });
         }
+        let world = &self.world;
+        self.clusters.retain(|cluster| world.fleet.access.contains_key(cluster));
+    }
+
+    fn access(&self, cluster: &ClusterKey) -> Option<Access> {
+        self.world.fleet.access.get(cluster)?.as_ref().ok().cloned()
     }
 
     /// Each decision is logged once, when it changes; that a node is and stays healthy is no news.
@@ -284,7 +322,7 @@ impl Pump {
         }
         if plan.foreign != self.foreign {
             self.foreign.clone_from(&plan.foreign);
-            info!(checks = ?self.foreign, "not ours, as their definition is somebody else's: annotate them with resus.dev/take-over=true, or use --nhc=all");
+            info!(checks = ?self.foreign, "not ours, as their definition is somebody else's: annotate them with resus.dev/take-over=true, or use --nhc=all or --mhc=all");
         }
         for (detector, off) in plan.detectors_off.iter().filter(|off| !self.detectors_off.contains(off)) {
             info!(%detector, why = %off, "upgrade detector is off");

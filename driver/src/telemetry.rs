@@ -17,11 +17,13 @@ use resus_core::plan::Plan;
 use resus_core::time::Now;
 use resus_core::world::World;
 
+use crate::machines::Machines;
 use crate::remediations::Remediations;
 
 pub struct Telemetry {
     registry: Registry,
     remediations: Remediations,
+    machines: Machines,
     began: Instant,
     inputs: Family<[(&'static str, &'static str); 1], Counter>,
     effects: Family<[(&'static str, &'static str); 1], Counter>,
@@ -45,6 +47,7 @@ impl Telemetry {
         // Those of the reference have its names, without our prefix.
         let mut all = Registry::default();
         let remediations = Remediations::new(&mut all);
+        let machines = Machines::new(&mut all);
         let registry = all.sub_registry_with_prefix("resus");
         let inputs = Family::default();
         registry.register("inputs", "What was heard, by whether a decision could depend on it", inputs.clone());
@@ -68,6 +71,7 @@ impl Telemetry {
         Telemetry {
             registry: all,
             remediations,
+            machines,
             began: Instant::now(),
             inputs,
             effects,
@@ -118,6 +122,7 @@ impl Telemetry {
             self.decisions.get_or_create(&[("verdict", verdict.to_string())]).set(count(many));
         }
         self.remediations.observe(world, now.wall, plan.leads);
+        self.machines.observe(world, plan.leads);
         let waiting = [Source::Nodes, Source::Checks].into_iter().find(|source| !world.is_synced(source));
         let ready = waiting.map_or(Ok(()), |source| Err(format!("{source} have not been listed yet")));
         *self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = ready;

@@ -17,6 +17,7 @@ use kube::Client;
 use kube::client::Body;
 use resus_core::facts::{Served, Source};
 use resus_core::input::Input;
+use resus_core::mhc::facts::{Access, ClusterKey};
 use resus_core::world::STALE_AFTER;
 use resus_k8s::feed::{self, Line};
 use resus_k8s::names::Places;
@@ -25,6 +26,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::clusters::Clusters;
 use crate::pump::Heard;
 
 /// For the head of an answer, and for a page of a list.
@@ -55,9 +57,29 @@ pub struct Wanted {
     pub places: Arc<Places>,
 }
 
+/// Whom to ask.
+pub enum Server {
+    Here(Client),
+    Elsewhere(Clusters, ClusterKey, Access),
+}
+
 /// Never ends by itself; it is aborted when the source is no longer wanted.
-pub async fn watch(client: Client, what: Wanted, number: u64, heard: Sender<Heard>) {
+pub async fn watch(server: Server, what: Wanted, number: u64, heard: Sender<Heard>) {
     let Wanted { source, served, keep, places } = what;
+    let client = match server {
+        Server::Here(client) => client,
+        Server::Elsewhere(clusters, cluster, access) => match clusters.client(&cluster, &access).await {
+            Ok(client) => client,
+            Err(error) => {
+                let why = format!("{error:#}");
+                warn!(%source, why, "cannot be watched until the kubeconfig is another");
+                let input = Input::NoAccess { cluster, why: why.into() };
+                // Fails only when the loop has ended.
+                let _ = heard.send(Heard { watch: Some(number), inputs: vec![input] }).await;
+                return std::future::pending().await;
+            }
+        },
+    };
     let mut watch = Watch { client, source, served, keep, places, number, heard, told: false, polled: false };
     let mut next = Next::List;
     let mut backoff = BACKOFF_MIN;
@@ -177,7 +199,9 @@ impl Watch {
             self.inputs(inputs).await?;
             match end {
                 End::Full => continue,
-                End::Drained if self.source == Source::Nodes => tokio::time::sleep(FILL_FOR).await,
+                End::Drained if matches!(self.source, Source::Nodes | Source::RemoteNodes(_)) => {
+                    tokio::time::sleep(FILL_FOR).await;
+                }
                 End::Drained => continue,
                 End::Closed => {
                     self.broken().await?;

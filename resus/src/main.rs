@@ -6,6 +6,7 @@ mod serve;
 
 mod cmd {
     pub mod apiserver;
+    pub mod check;
     pub mod controller;
     pub mod demo;
     pub mod manifests;
@@ -25,6 +26,7 @@ enum Command {
     Demo(cmd::demo::Demo),
     Controller(cmd::controller::Controller),
     Apiserver(cmd::apiserver::Apiserver),
+    Check(cmd::check::Check),
     Manifests(cmd::manifests::Manifests),
 }
 
@@ -33,6 +35,7 @@ fn main() -> anyhow::Result<()> {
         Command::Demo(demo) => demo.run(),
         Command::Controller(controller) => controller.run(),
         Command::Apiserver(apiserver) => apiserver.run(),
+        Command::Check(check) => check.run(),
         Command::Manifests(manifests) => manifests.run(),
     }
 }

@@ -12,9 +12,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use resus_core::facts::{Claim, Limit};
 use resus_core::lease::Timing;
-use resus_driver::admin;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
+use resus_driver::{admin, clusters};
 use resus_k8s::names::{self, Places};
 use resus_k8s::quantity;
 use tokio::net::TcpListener;
@@ -59,7 +59,11 @@ pub struct Controller {
     /// Of which NodeHealthChecks to take care where their CRD is not ours: of those annotated with
     /// resus.dev/take-over=true, of all, or of none (off: of none at all).
     #[arg(long, value_enum, default_value = "marked")]
-    nhc: Nhc,
+    nhc: Mine,
+
+    /// Likewise of which MachineHealthChecks of Cluster API and OpenShift.
+    #[arg(long, value_enum, default_value = "marked")]
+    mhc: Mine,
 
     /// Stop when as many nodes are unhealthy as maxUnhealthy says, not only when there are more. minHealthy is not affected.
     #[arg(long)]
@@ -95,7 +99,7 @@ pub struct Controller {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Nhc {
+enum Mine {
     Marked,
     All,
     Off,
@@ -123,6 +127,7 @@ impl Controller {
             metrics_bind_address,
             health_probe_bind_address,
             nhc,
+            mhc,
             short_circuit_at_limit,
             default_check,
             upgrades,
@@ -139,11 +144,12 @@ impl Controller {
             retry_each: leader_elect_retry_period,
         };
         timing.check().map_err(anyhow::Error::msg)?;
-        let claim = match nhc {
-            Nhc::Marked => Claim::Marked,
-            Nhc::All => Claim::All,
-            Nhc::Off => Claim::Off,
+        let claim = |mine| match mine {
+            Mine::Marked => Claim::Marked,
+            Mine::All => Claim::All,
+            Mine::Off => Claim::Off,
         };
+        let (claim, machine_claim) = (claim(nhc), claim(mhc));
         let detectors = upgrades.detectors().map_err(anyhow::Error::msg)?;
         let config = configuration(kubeconfig, context).await?;
         let server = config.cluster_url.clone();
@@ -165,7 +171,7 @@ impl Controller {
         };
         let limit = if short_circuit_at_limit { Limit::Shut } else { Limit::Allowed };
         let places = Places { own: namespace, node_leases: lease_namespace };
-        let settings = Settings { places, identity, timing, claim, detectors, limit, default_check };
+        let settings = Settings { places, identity, timing, claim, machine_claim, detectors, limit, default_check };
         tokio::select! {
             done = pump::run(client, settings, telemetry.clone(), asked_to_stop()?) => done,
             error = endpoints => Err(error),
@@ -184,7 +190,7 @@ async fn first_to_end<T>(all: impl Iterator<Item = impl Future<Output = T> + Sen
 
 pub async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Config> {
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-    let mut config = match kubeconfig {
+    let config = match kubeconfig {
         Some(file) => {
             let kubeconfig =
                 Kubeconfig::read_from(&file).with_context(|| format!("cannot read the kubeconfig {}", file.display()))?;
@@ -198,13 +204,7 @@ pub async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>)
             Config::infer().await.context("no kubeconfig given, none found, and not inside a cluster: use --kubeconfig FILE")?
         }
     };
-    // The loop has its own patience: a retry inside the client would hide that the server is away, and a write
-    // that is repeated behind our back could arrive after we gave up the leadership.
-    config.default_retry = false;
-    config.connect_timeout = Some(Duration::from_secs(3));
-    config.read_timeout = None;
-    config.write_timeout = None;
-    Ok(config)
+    Ok(clusters::patient(config))
 }
 
 fn start_logs(format: LogFormat, filter: &str) -> Result<()> {

@@ -53,12 +53,15 @@ impl Manifests {
 /// By path below the folder.
 fn files(namespace: &str) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
-    for crd in crd::all() {
-        let name = format!("crds/{}.yaml", crd.metadata.name.as_deref().context("a CRD has a name")?);
-        files.insert(name, documents(&[serde_json::to_value(crd)?])?);
+    for (folder, crds) in [("crds", crd::all()), ("crds-machines", crd::machines())] {
+        for crd in crds {
+            let name = format!("{folder}/{}.yaml", crd.metadata.name.as_deref().context("a CRD has a name")?);
+            files.insert(name, documents(&[serde_json::to_value(crd)?])?);
+        }
     }
     files.insert("crds/policy.yaml".into(), documents(&crd::policy::deletion())?);
     files.insert("rbac.yaml".into(), documents(&rbac::manifests(Component::Controller, namespace))?);
+    files.insert("rbac-cluster-api.yaml".into(), documents(&rbac::cluster_api(Component::Controller, namespace))?);
     files.insert("rbac-openshift.yaml".into(), documents(&rbac::openshift(Component::Controller, namespace))?);
     Ok(files)
 }

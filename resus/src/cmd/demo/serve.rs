@@ -68,6 +68,7 @@ pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Re
         identity: identity(),
         timing: Timing::default(),
         claim: Claim::Marked,
+        machine_claim: Claim::Marked,
         detectors: Detectors::default(),
         limit: Limit::default(),
         default_check: false,
