@@ -61,13 +61,14 @@ impl Simulation {
         match act {
             Act::Api { up } => {
                 self.api.is_up = *up;
-                let open: Vec<u64> = self.connections.keys().copied().filter(|_| !up).collect();
-                open.into_iter().for_each(|connection| self.close(connection));
+                if !up {
+                    self.close_all(None);
+                }
             }
             Act::Compact => self.api.compact(),
             Act::Link { replica, cut } => {
                 self.net.cut(*replica, *cut);
-                self.pull(|_| true);
+                self.pull_all();
             }
             Act::Lag { replica, by } => self.net.lag(*replica, *by),
             Act::DropWatches { replica } => {
@@ -272,7 +273,7 @@ impl Simulation {
             }
             self.start(replica);
         }
-        self.pull(|_| true);
+        self.pull(None, |_| true);
         let boot = self.machines.iter().map(|machine| machine.spec.boots_for).max().unwrap_or(0);
         let repair_within = self.scenario.provider.works_for.1 + boot + 30 * SECOND;
         let clocks_agree = self.clocks_agree();

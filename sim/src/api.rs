@@ -1,7 +1,7 @@
 //! The API server of the simulated cluster, and everybody's way to it who is not under test.
 //!
 //! Kubelets, the provider and the admin reach it directly, and what they do is done at once. Controllers reach it
-//! through [`crate::net`].
+//! through `net.rs`.
 
 use std::collections::BTreeSet;
 
@@ -35,11 +35,21 @@ pub enum Topic {
     Templates,
     Leases,
     Pods,
+    /// Machines, their checks and remediations, their Clusters, and how those are reached.
+    Machines,
 }
 
 impl Topic {
-    pub const ALL: [Topic; 7] =
-        [Topic::Nodes, Topic::Checks, Topic::Definitions, Topic::Remediations, Topic::Templates, Topic::Leases, Topic::Pods];
+    pub const ALL: [Topic; 8] = [
+        Topic::Nodes,
+        Topic::Checks,
+        Topic::Definitions,
+        Topic::Remediations,
+        Topic::Templates,
+        Topic::Leases,
+        Topic::Pods,
+        Topic::Machines,
+    ];
 
     pub fn of(path: &str) -> Option<Topic> {
         path.split('/').find_map(|segment| match segment {
@@ -50,6 +60,8 @@ impl Topic {
             "rebootremediationtemplates" | "powerremediationtemplates" => Some(Topic::Templates),
             "leases" => Some(Topic::Leases),
             "pods" => Some(Topic::Pods),
+            "machines" | "machinehealthchecks" | "clusters" | "secrets" => Some(Topic::Machines),
+            "metal3remediations" | "metal3remediationtemplates" => Some(Topic::Machines),
             _ => None,
         })
     }
@@ -151,7 +163,7 @@ impl Api {
         self.install_templates(now);
     }
 
-    fn define(&mut self, now: Millis, crd: &Value) {
+    pub fn define(&mut self, now: Millis, crd: &Value) {
         if let Some(answer) = self.answer(now, Method::POST, DEFINITIONS, JSON, crd) {
             let code = answer.status().as_u16();
             assert!(matches!(code, 201 | 409), "the server takes all definitions: {}", String::from_utf8_lossy(answer.body()));

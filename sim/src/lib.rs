@@ -7,14 +7,16 @@
 //! [`run::run`] plays one seed; a scripted [`scenario::Scenario`] is played step by step by [`Simulation`].
 
 mod acts;
-mod api;
+pub mod api;
 pub mod clock;
 pub mod happening;
 pub mod ledger;
 pub mod liveness;
 pub mod machine;
+pub mod machinery;
 mod net;
 pub mod oracle;
+pub mod owner;
 pub mod policy;
 mod provider;
 mod replica;

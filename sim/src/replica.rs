@@ -8,6 +8,7 @@ use resus_core::effect::Effect;
 use resus_core::facts::{Claim, Limit, Name, Served, Source};
 use resus_core::input::Input;
 use resus_core::lease::{Election, Timing};
+use resus_core::mhc::facts::ClusterKey;
 use resus_core::plan::{Plan, plan};
 use resus_core::world::World;
 
@@ -49,12 +50,20 @@ pub struct Process {
 }
 
 pub struct Watching {
-    pub served: Option<Served>,
+    pub way: Way,
     pub watcher: Watcher,
     /// The request under way, and then the connection that came of it.
     pub call: u64,
     /// For when a wake-up is on the agenda.
     pub timer_at: Option<Millis>,
+}
+
+/// How a source is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub served: Option<Served>,
+    /// The server of another cluster; none: this one's.
+    pub server: Option<String>,
 }
 
 pub enum Purpose {
@@ -72,7 +81,7 @@ pub struct Turn {
     pub leads: Option<bool>,
     /// Each with the time from which it must not be sent any more.
     pub sends: Vec<(Effect, Option<Millis>)>,
-    pub begins: Vec<(Source, Option<Served>)>,
+    pub begins: Vec<(Source, Way)>,
     pub ends: Vec<Watching>,
 }
 
@@ -86,6 +95,7 @@ impl Replica {
         let identity = format!("replica-{}-{}", self.number, self.lives);
         let election = Election::new(identity.as_str().into(), Timing::default());
         let mut world = World::new(election, Claim::Marked);
+        world.machine_claim = flags.mhc;
         if flags.short_circuit_at_limit {
             world.limit = Limit::Shut;
         }
@@ -183,13 +193,27 @@ impl Process {
             self.world.apply(Input::Stopped(source), self.clock.read(now));
         }
         for source in &plan.watches {
-            let served = if let Source::Objects(kind) = source { self.world.served(kind).cloned() } else { None };
-            if self.watches.get(source).is_some_and(|watching| watching.served == served) {
+            let way = self.way(source);
+            if self.watches.get(source).is_some_and(|watching| watching.way == way) {
                 continue;
             }
             turn.ends.extend(self.watches.remove(source));
-            turn.begins.push((source.clone(), served));
+            turn.begins.push((source.clone(), way));
         }
+    }
+
+    fn way(&self, source: &Source) -> Way {
+        match source {
+            Source::Objects(kind) => Way { served: self.world.served(kind).cloned(), server: None },
+            Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster) => Way { served: None, server: self.server(cluster) },
+            _ => Way { served: None, server: None },
+        }
+    }
+
+    /// In a simulation a kubeconfig is nothing but the name of a server.
+    pub fn server(&self, cluster: &ClusterKey) -> Option<String> {
+        let access = self.world.fleet.access.get(cluster)?.as_ref().ok()?;
+        Some(access.0.to_string())
     }
 
     /// Each decision is told once, when it changes, as the driver logs it.

@@ -2,6 +2,7 @@
 //!
 //! A scenario is data: written by hand for a demonstration, or drawn from a seed by [`crate::swarm`].
 
+use resus_core::facts::Claim;
 use serde_json::{Value, json};
 
 use crate::clock::{MINUTE, Millis, SECOND};
@@ -26,6 +27,8 @@ pub struct Scenario {
 pub struct Flags {
     pub short_circuit_at_limit: bool,
     pub default_check: bool,
+    /// Of whose MachineHealthChecks they take care.
+    pub mhc: Claim,
 }
 
 #[derive(Clone, Debug)]

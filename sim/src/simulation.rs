@@ -27,6 +27,8 @@ pub struct Simulation {
     pub(crate) scenario: Scenario,
     pub(crate) agenda: Agenda<Event>,
     pub(crate) api: Api,
+    /// Other clusters, by what a kubeconfig calls them.
+    pub(crate) remotes: BTreeMap<String, Remote>,
     pub(crate) ledger: Ledger,
     pub(crate) machines: Vec<Machine>,
     pub(crate) provider: Provider,
@@ -53,6 +55,8 @@ pub struct Simulation {
 pub(crate) struct Connection {
     pub replica: usize,
     pub source: Source,
+    /// Of another cluster.
+    pub server: Option<String>,
     pub topic: Option<Topic>,
     pub watch: Watch,
     /// It will be read soon.
@@ -110,11 +114,29 @@ pub(crate) struct Call {
     pub number: u64,
     pub replica: usize,
     pub request: Request<Vec<u8>>,
+    /// Of another cluster.
+    pub server: Option<String>,
     /// None for lists and watches.
     pub effect: Option<Effect>,
     pub intent: Intent,
     /// When its sender hears the answer; None if it never does.
     pub answered: Option<Millis>,
+}
+
+/// What is sent, where to, and how long an answer is waited for.
+pub(crate) struct Sent {
+    pub request: Request<Vec<u8>>,
+    pub server: Option<String>,
+    pub effect: Option<Effect>,
+    pub intent: Intent,
+    pub patience: Millis,
+}
+
+/// The API server of another cluster.
+pub(crate) struct Remote {
+    pub api: Api,
+    /// It takes requests and answers none.
+    pub hangs: bool,
 }
 
 pub(crate) enum Heard {
@@ -157,6 +179,7 @@ impl Simulation {
             liveness: None,
             ended: false,
             api,
+            remotes: BTreeMap::new(),
             ledger,
             scenario,
         };
@@ -225,6 +248,56 @@ impl Simulation {
         }
     }
 
+    /// There is another cluster, which a kubeconfig calls by this name.
+    pub fn add_cluster(&mut self, server: &str) {
+        let api = Api::new(hash(&["uids", server, &self.scenario.seed.to_string()]));
+        self.remotes.insert(server.to_owned(), Remote { api, hangs: false });
+    }
+
+    /// The server of another cluster goes away, or comes back.
+    pub fn switch_remote(&mut self, server: &str, on: bool) {
+        self.remote(server).api.is_up = on;
+        if !on {
+            self.close_all(Some(server));
+        }
+    }
+
+    /// From now on it takes requests and answers none, or does again.
+    pub fn hang_remote(&mut self, server: &str, hangs: bool) {
+        self.remote(server).hangs = hangs;
+        self.pull(Some(server), |_| true);
+    }
+
+    /// From now on every request gets through, and every answer back.
+    pub fn calm_down(&mut self) {
+        self.net.heals();
+        self.pull_all();
+    }
+
+    fn remote(&mut self, server: &str) -> &mut Remote {
+        self.remotes.get_mut(server).expect("there is such a cluster")
+    }
+
+    /// Somebody who is not under test works on this cluster and, where there is a name, on another one.
+    pub fn lend<R>(&mut self, server: Option<&str>, work: impl FnOnce(Millis, &mut Api, Option<&mut Api>) -> R) -> R {
+        let now = self.now();
+        let there = server.and_then(|server| self.remotes.get_mut(server)).map(|remote| &mut remote.api);
+        let done = work(now, &mut self.api, there);
+        self.look_around();
+        done
+    }
+
+    /// As [`Simulation::ask`], in another cluster.
+    pub fn ask_remote(&mut self, server: &str, request: Request<Vec<u8>>) -> Response<Vec<u8>> {
+        let now = self.now();
+        let reply = self.remote(server).api.handle(now, request);
+        self.look_around();
+        match reply {
+            Reply::Answer(response) => response,
+            Reply::Watch(_) => panic!("a watch is not a question that is answered at once"),
+        }
+    }
+
     /// Does something to the cluster that is not in the scenario.
     pub fn act_now(&mut self, act: &Act) {
         self.act(act);
@@ -280,7 +353,8 @@ impl Simulation {
             }
             Event::Tend => {
                 self.api.tend(now);
-                self.pull(|_| true);
+                self.remotes.values_mut().for_each(|remote| remote.api.tend(now));
+                self.pull_all();
                 self.agenda.after(TEND_EACH, Event::Tend);
             }
             Event::Wake { replica, life } => self.wake(replica, life),
@@ -303,7 +377,11 @@ impl Simulation {
         let touched = self.api.take_touched();
         if !touched.is_empty() {
             self.read_ledger();
-            self.pull(|topic| touched.contains(&topic));
+            self.pull(None, |topic| touched.contains(&topic));
+        }
+        let touched = |(server, remote): (&String, &mut Remote)| (!remote.api.take_touched().is_empty()).then(|| server.clone());
+        for server in self.remotes.iter_mut().filter_map(touched).collect::<Vec<_>>() {
+            self.pull(Some(&server), |_| true);
         }
         let leaders: Vec<usize> =
             self.replicas.iter().filter(|replica| replica.leads(now)).map(|replica| replica.number).collect();

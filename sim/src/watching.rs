@@ -1,19 +1,26 @@
 //! The watches of the controllers: lists, lines, breaks, and the connections that they come through.
 
 use bytes::Bytes;
-use resus_core::facts::{Served, Source};
+use resus_core::facts::Source;
+use resus_core::input::Input;
 
 use crate::api::Topic;
-use crate::replica::{Purpose, Watching};
-use crate::simulation::{Connection, Event, Heard, Simulation};
+use crate::replica::{Purpose, Watching, Way};
+use crate::simulation::{Connection, Event, Heard, Sent, Simulation};
 use crate::watcher::{ANSWER_WITHIN, Moved, Watcher};
 
 impl Simulation {
-    pub(crate) fn begin_watch(&mut self, replica: usize, source: &Source, served: Option<Served>) {
+    pub(crate) fn begin_watch(&mut self, replica: usize, source: &Source, way: Way) {
         let now = self.now();
-        let (watcher, moved) = Watcher::begin(source.clone(), served.clone(), now);
+        let is_known = way.server.as_ref().is_none_or(|server| self.remotes.contains_key(server));
+        let (watcher, moved) = Watcher::begin(source.clone(), way.served.clone(), now);
         let Some(process) = &mut self.replicas[replica].process else { return };
-        process.watches.insert(source.clone(), Watching { served, watcher, call: 0, timer_at: None });
+        process.watches.insert(source.clone(), Watching { way, watcher, call: 0, timer_at: None });
+        // As in the driver: a watch without a kubeconfig that can be used never begins.
+        if let (Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster), false) = (source, is_known) {
+            let (cluster, why) = (cluster.clone(), "it is no kubeconfig".into());
+            return process.take(vec![Input::NoAccess { cluster, why }], now);
+        }
         self.moved(replica, source, moved);
     }
 
@@ -28,9 +35,9 @@ impl Simulation {
             self.agenda.enter(at, Event::Timer { replica, source: source.clone(), life });
         }
         if let Some(request) = moved.ask {
-            let old = watching.call;
+            let (old, server) = (watching.call, watching.way.server.clone());
             let intent = self.intent(replica, None);
-            let call = self.send(replica, request, None, intent, ANSWER_WITHIN);
+            let call = self.send(replica, Sent { request, server, effect: None, intent, patience: ANSWER_WITHIN });
             self.connections.remove(&old);
             let Some(process) = &mut self.replicas[replica].process else { return };
             process.open.remove(&old);
@@ -65,8 +72,9 @@ impl Simulation {
             Heard::Lost => watching.watcher.on_lost(now),
             Heard::Opened(watch) => {
                 watching.watcher.on_open(now);
-                let topic = topic(source);
-                let connection = Connection { replica, source: source.clone(), topic, watch: *watch, pulling: true, due_at: now };
+                let (source, server) = (source.clone(), watching.way.server.clone());
+                let connection =
+                    Connection { replica, topic: topic(&source), source, server, watch: *watch, pulling: true, due_at: now };
                 self.connections.insert(call, connection);
                 self.agenda.enter(now, Event::Pull(call));
                 Moved::default()
@@ -77,13 +85,21 @@ impl Simulation {
     }
 
     /// Watches on these topics have something to say, or may have.
-    pub(crate) fn pull(&mut self, about: impl Fn(Topic) -> bool) {
+    pub(crate) fn pull(&mut self, server: Option<&str>, about: impl Fn(Topic) -> bool) {
         let latency = self.net.latency();
-        for (number, connection) in &mut self.connections {
+        let on_server = self.connections.iter_mut().filter(|(_, connection)| connection.server.as_deref() == server);
+        for (number, connection) in on_server {
             if !connection.pulling && connection.topic.is_none_or(&about) {
                 connection.pulling = true;
                 self.agenda.after(latency, Event::Pull(*number));
             }
+        }
+    }
+
+    pub(crate) fn pull_all(&mut self) {
+        self.pull(None, |_| true);
+        for server in self.remotes.keys().cloned().collect::<Vec<_>>() {
+            self.pull(Some(&server), |_| true);
         }
     }
 
@@ -95,7 +111,14 @@ impl Simulation {
         if self.net.is_cut(connection.replica) {
             return;
         }
-        let followed = self.api.follow(now, &mut connection.watch);
+        let api = match &connection.server {
+            None => &self.api,
+            Some(server) => match self.remotes.get(server).filter(|remote| !remote.hangs) {
+                Some(remote) => &remote.api,
+                None => return,
+            },
+        };
+        let followed = api.follow(now, &mut connection.watch);
         if followed.lines.is_empty() && !followed.ended {
             return;
         }
@@ -122,6 +145,13 @@ impl Simulation {
         self.settle(replica);
     }
 
+    /// All connections to this server break.
+    pub(crate) fn close_all(&mut self, server: Option<&str>) {
+        let open = self.connections.iter().filter(|(_, connection)| connection.server.as_deref() == server);
+        let open: Vec<u64> = open.map(|(number, _)| *number).collect();
+        open.into_iter().for_each(|connection| self.close(connection));
+    }
+
     /// The connection breaks, and the client notices, if it does not stand still.
     pub(crate) fn close(&mut self, number: u64) {
         let now = self.now();
@@ -145,10 +175,12 @@ fn topic(source: &Source) -> Option<Topic> {
         Source::Nodes => Some(Topic::Nodes),
         Source::Checks => Some(Topic::Checks),
         Source::Kinds => Some(Topic::Definitions),
-        Source::NodeLeases | Source::Rivals => Some(Topic::Leases),
+        Source::NodeLeases | Source::Rivals(_) => Some(Topic::Leases),
         Source::Etcd | Source::Guards => Some(Topic::Pods),
         // Nobody in the simulation writes these.
         Source::Signals(_) | Source::Budgets => None,
         Source::Objects(kind) => Topic::of(&format!("{}s", kind.kind.to_lowercase())),
+        Source::MachineChecks(_) | Source::Machines(_) | Source::Clusters(_) | Source::Access(_) => Some(Topic::Machines),
+        Source::RemoteNodes(_) | Source::RemoteEtcd(_) => None,
     }
 }

@@ -16,7 +16,7 @@ use crate::net::Fate;
 use crate::oracle::{BLIND_FOR, Doubt, Intent, judge_creation, judge_deletion};
 use crate::replica::{Purpose, Turn};
 use crate::scenario::NAMESPACE;
-use crate::simulation::{Call, Event, Heard, Simulation};
+use crate::simulation::{Call, Event, Heard, Sent, Simulation};
 use crate::watcher::keep;
 
 const TIMEOUT: Millis = REQUEST_TIMEOUT.as_millis() as Millis;
@@ -80,8 +80,8 @@ impl Simulation {
         for watching in turn.ends {
             self.connections.remove(&watching.call);
         }
-        for (source, served) in turn.begins {
-            self.begin_watch(replica, &source, served);
+        for (source, way) in turn.begins {
+            self.begin_watch(replica, &source, way);
         }
         for (effect, not_after) in turn.sends {
             let wait = self.pace.within(0..=DEPARTS_WITHIN);
@@ -104,7 +104,14 @@ impl Simulation {
         let intent = self.intent(replica, Some(&effect));
         self.must_hold_the_lease(&effect, &intent);
         let request = encode::encode(&effect, &Places::new(NAMESPACE));
-        let call = self.send(replica, request, Some((*effect).clone()), intent, TIMEOUT);
+        let server = match &*effect {
+            Effect::Look { cluster: Some(cluster), .. } => {
+                self.replicas[replica].process.as_ref().and_then(|process| process.server(cluster))
+            }
+            _ => None,
+        };
+        let sent = Sent { request, server, effect: Some((*effect).clone()), intent, patience: TIMEOUT };
+        let call = self.send(replica, sent);
         if let Some(process) = &mut self.replicas[replica].process {
             process.open.insert(call, Purpose::Effect(*effect));
         }
@@ -122,7 +129,9 @@ impl Simulation {
     pub(crate) fn intent(&self, replica: usize, effect: Option<&Effect>) -> Intent {
         let process = self.replicas[replica].process.as_ref();
         let looked_at = match effect {
-            Some(Effect::Create(creation)) => process.and_then(|process| process.looked_at.get(&creation.node).copied()),
+            Some(Effect::Create(creation)) => {
+                process.zip(creation.node()).and_then(|(process, node)| process.looked_at.get(node).copied())
+            }
             _ => None,
         };
         Intent {
@@ -133,23 +142,22 @@ impl Simulation {
         }
     }
 
-    pub(crate) fn send(
-        &mut self,
-        replica: usize,
-        request: http::Request<Vec<u8>>,
-        effect: Option<Effect>,
-        intent: Intent,
-        patience: Millis,
-    ) -> u64 {
+    pub(crate) fn send(&mut self, replica: usize, sent: Sent) -> u64 {
+        let Sent { request, server, effect, intent, patience } = sent;
         self.calls += 1;
         let number = self.calls;
-        let fate = self.net.fate(replica, self.api.is_up);
+        let is_up = match &server {
+            None => self.api.is_up,
+            Some(server) => self.remotes.get(server).is_some_and(|remote| remote.api.is_up),
+        };
+        let fate = self.net.fate(replica, is_up);
         if let Some(word) = fate.word() {
             self.trace.count(word);
         }
         let now = self.now();
         let lost = |told| (told, Event::Hear { replica, call: number, heard: Heard::Lost });
-        let execute = |at, answered| (at, Event::Execute(Box::new(Call { number, replica, request, effect, intent, answered })));
+        let call = |answered| Call { number, replica, request, server, effect, intent, answered };
+        let execute = |at, answered| (at, Event::Execute(Box::new(call(answered))));
         match fate {
             Fate::Through { executed, answered } => self.enter_after(execute(executed, Some(now + answered))),
             Fate::Refused { code, answered } => {
@@ -173,19 +181,27 @@ impl Simulation {
 
     /// The server does what was asked.
     pub(crate) fn execute(&mut self, call: Call) {
-        let Call { number, replica, request, effect, intent, answered } = call;
+        let Call { number, replica, request, server, effect, intent, answered } = call;
         let now = self.now();
         let (method, uri) = (request.method().clone(), request.uri().to_string());
         let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let verb = if watches { "WATCH" } else { method.as_str() };
-        *self.asked.entry(format!("{verb} {}", request.uri().path())).or_default() += 1;
+        let whose = server.as_ref().map(|server| format!("{server}:")).unwrap_or_default();
+        *self.asked.entry(format!("{verb} {whose}{}", request.uri().path())).or_default() += 1;
         let removed = match &effect {
             Some(Effect::Delete { key, .. }) => self.ledger.remediations.get(&place(key)).cloned(),
             _ => None,
         };
-        let heard = match self.api.is_up {
-            false => Heard::Lost,
-            true => match self.api.handle(now, request) {
+        let api = match &server {
+            None => Some(&mut self.api),
+            Some(server) => match self.remotes.get_mut(server) {
+                Some(remote) if remote.hangs => return,
+                remote => remote.map(|remote| &mut remote.api),
+            },
+        };
+        let heard = match api.filter(|api| api.is_up) {
+            None => Heard::Lost,
+            Some(api) => match api.handle(now, request) {
                 Reply::Answer(response) => Heard::Answer { response, executed_at: now },
                 Reply::Watch(watch) => Heard::Opened(Box::new(watch)),
             },
@@ -236,6 +252,7 @@ impl Simulation {
             }
             // A Lease is renewed while its remediation lasts.
             Effect::Look { .. }
+            | Effect::LookMachine { .. }
             | Effect::Fetch { .. }
             | Effect::FindMachine { .. }
             | Effect::Read { .. }
@@ -251,7 +268,11 @@ impl Simulation {
             | Effect::ReleaseNode { .. }
             | Effect::LeaseNamespace
             | Effect::DefaultTemplate
-            | Effect::DefaultCheck(_) => Vec::new(),
+            | Effect::DefaultCheck(_)
+            | Effect::Sign(_)
+            | Effect::PowerCycle { .. }
+            | Effect::DeleteMachine { .. }
+            | Effect::MachineCheckStatus { .. } => Vec::new(),
         };
         self.trace.count(effect.key().verb());
         self.violated(found);
@@ -272,7 +293,7 @@ impl Simulation {
             Some(Purpose::Effect(effect)) => {
                 let input = match heard {
                     Heard::Answer { response, executed_at } => {
-                        if let (Effect::Look { node }, true) = (&effect, response.status().is_success()) {
+                        if let (Effect::Look { cluster: None, node }, true) = (&effect, response.status().is_success()) {
                             process.looked_at.insert(node.clone(), executed_at);
                         }
                         answer::decode(&effect, keep(), &response)

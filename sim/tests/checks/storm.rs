@@ -4,7 +4,9 @@ use resus_sim::clock::{MINUTE, SECOND};
 use resus_sim::scenario::{Flags, ZONE};
 use serde_json::json;
 
-use crate::story::{Story, WORKERS};
+use crate::story::{CHECKS, Story, WORKERS};
+
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodehealthchecks.remediation.medik8s.io";
 
 const FOUR: [&str; 4] = ["n1", "n2", "n3", "n4"];
 
@@ -135,6 +137,33 @@ fn quoted_numbers_and_numbers_beyond_all_nodes_work_and_do_not_loop() {
         written.retain(|(what, _)| !what.contains("/medik8s-leases/"));
         assert_eq!(written, [], "{spec}");
     }
+}
+
+/// Our own definition refuses it; one of others does not.
+#[test]
+fn more_than_all_nodes_is_read_as_all_and_told_once() {
+    let mut story = Story::of(6);
+    let spec = json!({"maxUnhealthy": "150%"});
+    assert_eq!(story.try_check(WORKERS, &spec).0, 422);
+    story.patch(DEFINITION, &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "olm"}}}));
+    let rules = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/maxUnhealthy/x-kubernetes-validations";
+    story.patch_json(DEFINITION, &json!([{"op": "remove", "path": rules}]));
+    story.check(WORKERS, &spec);
+    story.run(10 * SECOND);
+    assert!(story.status(WORKERS).is_null(), "it is not ours yet");
+    story.patch(&format!("{CHECKS}/{WORKERS}"), &json!({"metadata": {"annotations": {"resus.dev/take-over": "true"}}}));
+    story.run(10 * SECOND);
+    assert_eq!(story.condition(WORKERS, "ThresholdClamped"), Some(("True".to_owned(), "AboveAllNodes".to_owned())));
+    assert_eq!(story.events("ThresholdClamped").len(), 1);
+    assert_eq!(story.written_within(10 * MINUTE), []);
+    (0..6).for_each(|n| story.breaks(&format!("n{n}")));
+    story.run(10 * SECOND);
+    assert_eq!(story.remediations().len(), 6);
+    story.restart_controller();
+    assert_eq!(story.events("ThresholdClamped").len(), 1, "it stands in the status that it was told");
+    story.change_check(WORKERS, &json!({"maxUnhealthy": "100%"}));
+    story.run(3 * SECOND);
+    assert_eq!(story.condition(WORKERS, "ThresholdClamped"), None);
 }
 
 #[test]

@@ -189,6 +189,12 @@ impl Story {
         assert_eq!(code, 200, "{answer}");
     }
 
+    /// For what stands in a list, which a merge would replace as a whole.
+    pub fn patch_json(&mut self, path: &str, operations: &Value) {
+        let (code, answer) = self.ask_as(Method::PATCH, path, "application/json-patch+json", operations);
+        assert_eq!(code, 200, "{answer}");
+    }
+
     pub fn delete(&mut self, path: &str) {
         let (code, answer) = self.ask(Method::DELETE, path, &Value::Null);
         assert!(matches!(code, 200 | 202), "{answer}");
