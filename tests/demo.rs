@@ -173,7 +173,7 @@ async fn a_served_cluster_repairs_what_kubectl_breaks() {
 
 async fn kubectl_or_skip() -> Option<PathBuf> {
     let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/kube/build");
-    match run(&Command::new(build), BUILT_WITHIN).await.and_then(Said::ok) {
+    match run(Command::new(build).arg("kube"), BUILT_WITHIN).await.and_then(Said::ok) {
         Ok(folder) => Some(Path::new(folder.trim_end()).join("kubectl")),
         Err(why) => {
             skip(&format!("the real kubectl cannot be had: {why:#}"));

@@ -3,6 +3,7 @@
 mod bad;
 mod fuzz;
 mod good;
+mod machines;
 mod running;
 mod side;
 mod without;
@@ -51,6 +52,7 @@ async fn mistakes_are_refused(side: &mut Side) {
             wrong.push(format!("{yaml}\n  should be taken: {}", answer.message()));
         }
     }
+    wrong.extend(machines::mistakes(side).await);
     for (path, object, field, says) in bad::poison_pills() {
         let answer = side.try_create(path, &object).await;
         if answer.code != 422 || !answer.blames(field, says) {

@@ -1,4 +1,4 @@
-//! A server with everything that `deploy/crds` holds: ours in this process, or a real one.
+//! A server with everything that `deploy/crds` and `deploy/crds-machines` hold: ours in this process, or a real one.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub struct Answer {
 
 impl Side {
     pub fn embedded() -> Side {
-        Side::embedded_with(crd::all().into_iter().map(|crd| json!(crd)).collect())
+        Side::embedded_with(crd::all().into_iter().chain(crd::machines()).map(|crd| json!(crd)).collect())
     }
 
     pub fn embedded_with(definitions: Vec<Value>) -> Side {
@@ -51,7 +51,9 @@ impl Side {
     pub async fn real_or_skip() -> Option<Side> {
         let cluster = cluster_or_skip(Cluster::builder()).await?;
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is in the repository");
-        cluster.apply_file(&root.join("deploy/crds")).await.expect("a real server takes what the repository ships");
+        for folder in ["deploy/crds", "deploy/crds-machines"] {
+            cluster.apply_file(&root.join(folder)).await.expect("a real server takes what the repository ships");
+        }
         let wait = ["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"];
         cluster.kubectl(wait).await.expect("kubectl runs").ok().expect("the definitions are served");
         Some(Side::Real(cluster.admin(), cluster))

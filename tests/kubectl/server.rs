@@ -89,7 +89,7 @@ impl Server {
 
 /// The folder of kubectl, which the embedded server's sessions need too.
 async fn programs_or_skip() -> Option<PathBuf> {
-    let built = run(&Command::new(root().join("tests/kube/build")), BUILT_WITHIN).await;
+    let built = run(Command::new(root().join("tests/kube/build")).arg("kube"), BUILT_WITHIN).await;
     match built.and_then(resus_harness::Said::ok) {
         Ok(folder) => Some(PathBuf::from(folder.trim_end())),
         Err(why) => {

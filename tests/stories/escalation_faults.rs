@@ -9,7 +9,7 @@ use resus_harness::{Action, Asked, Cluster, Process, Proxy, until};
 use serde_json::Value;
 
 use crate::escalation::{two_steps, until_given_up, until_powered};
-use crate::faults::{begin, expire_every_watch, refuse_every_second_write};
+use crate::faults::{begin, etcd_stands_still, expire_every_watch, refuse_every_second_write};
 use crate::stage::{Stage, stage};
 
 /// Twice what the slowest fault has been seen to cost.
@@ -90,6 +90,24 @@ async fn an_api_server_that_restarts_between_the_steps_takes_none_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_that_stands_still_between_the_steps_takes_none_twice() {
+    let Some((stage, proxy, controller)) = escalating(4).await else { return };
+    let versions = versions(&stage).await;
+    breaks(&stage, "n1").await;
+    // The next step reaches the server just after etcd has stopped: nobody can tell whether it is stored before etcd goes on.
+    let late = proxy.rule(|asked| asked.is("POST", "/powerremediations"), Action::HoldBefore).times(1);
+    fails(&stage, "n1").await;
+    late.reached().await;
+    stage.cluster.etcd().pause();
+    let (answers, ()) = tokio::join!(late.release(), etcd_stands_still(&stage, &controller));
+    println!("late: {answers:?}");
+    escalates(&stage, "n1").await;
+    recovers(&stage, "n1").await;
+    whole(&stage, "n2").await;
+    assert_eq!(born_since(&stage, &versions).await, (2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watches_that_are_cut_or_expire_take_no_step_twice() {
     let Some((stage, proxy, _controller)) = escalating(4).await else { return };
     breaks(&stage, "n1").await;
@@ -118,7 +136,7 @@ async fn writes_of_which_every_second_is_refused_take_no_step_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_controller_that_is_killed_again_and_again_takes_no_step_twice() {
     let Some((stage, proxy, controller)) = escalating(4).await else { return };
-    let versions = (version(&stage, "RebootRemediation").await, version(&stage, "PowerRemediation").await);
+    let versions = versions(&stage).await;
     let mut kills = 0;
     let story = async {
         for node in ["n1", "n2"] {
@@ -136,9 +154,17 @@ async fn a_controller_that_is_killed_again_and_again_takes_no_step_twice() {
         () = reaper => unreachable!("it never ends"),
     }
     assert!(kills >= 5, "it was killed {kills} times");
-    // The audit log does not know what became of a request whose client died meanwhile; the history of the objects does.
-    let born = (born(&stage, "RebootRemediation", &versions.0).await, born(&stage, "PowerRemediation", &versions.1).await);
-    assert_eq!(born, (2, 2));
+    assert_eq!(born_since(&stage, &versions).await, (2, 2));
+}
+
+async fn versions(stage: &Stage) -> (String, String) {
+    (version(stage, "RebootRemediation").await, version(stage, "PowerRemediation").await)
+}
+
+/// As [`taken`], where a client may go away meanwhile: the audit log does not know what became of its request, the
+/// history of the objects does.
+async fn born_since(stage: &Stage, versions: &(String, String)) -> (usize, usize) {
+    (born(stage, "RebootRemediation", &versions.0).await, born(stage, "PowerRemediation", &versions.1).await)
 }
 
 async fn version(stage: &Stage, kind: &str) -> String {

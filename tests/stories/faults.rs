@@ -40,6 +40,17 @@ pub async fn expire_every_watch(proxy: &Proxy) -> Rule {
     gone
 }
 
+/// For thirty seconds: longer than a leader's Lease lasts.
+pub async fn etcd_stands_still(stage: &Stage, controller: &Process) {
+    stage.cluster.etcd().pause();
+    holds_for(Duration::from_secs(30), "the controller bears it", || async {
+        if controller.is_running() { Ok(()) } else { Err(controller.last_lines(20)) }
+    })
+    .await;
+    stage.cluster.etcd().resume();
+    stage.cluster.apiserver().wait_ready().await.expect("it is ready again");
+}
+
 /// Whether everything still works: a node breaks and recovers.
 async fn works(stage: &Stage, node: &str) {
     stage.condition(node, "Ready", "False", 3600).await;
@@ -78,13 +89,7 @@ async fn etcd_stands_still_for_thirty_seconds() {
     let Some((stage, _proxy, controller)) = running(4, 5).await else { return };
     stage.condition("n1", "Ready", "False", 60).await;
     stage.until_remediations(&["n1"]).await;
-    stage.cluster.etcd().pause();
-    holds_for(Duration::from_secs(30), "the controller bears it", || async {
-        if controller.is_running() { Ok(()) } else { Err(controller.last_lines(20)) }
-    })
-    .await;
-    stage.cluster.etcd().resume();
-    stage.cluster.apiserver().wait_ready().await.expect("it is ready again");
+    etcd_stands_still(&stage, &controller).await;
     stage.condition("n1", "Ready", "True", 0).await;
     until(Duration::from_secs(60), "the remediation is removed", || async {
         stage.remediations().await.is_empty().then_some(())

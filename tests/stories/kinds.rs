@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use kube::api::DeleteParams;
 use resus_harness::{Cluster, until};
+use serde_json::{Value, json};
 
-use crate::stage::{SOON, check_yaml, stage};
+use crate::stage::{SOON, Stage, check_yaml, condition, stage};
+
+const DEFINITION: &str = "nodehealthchecks.remediation.medik8s.io";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_is_disabled_while_its_template_is_away() {
@@ -86,9 +89,7 @@ async fn bad_and_overlapping_checks_do_not_stop_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_of_others_are_left_alone_until_they_are_handed_over() {
     let Some(stage) = stage(Cluster::builder().audit(true)).await else { return };
-    stage
-        .kubectl(&["label", "crd", "nodehealthchecks.remediation.medik8s.io", "app.kubernetes.io/managed-by=olm", "--overwrite"])
-        .await;
+    installed_by_others(&stage).await;
     stage.nodes(4).await;
     stage.check("theirs", 5, "50%").await;
     stage.check("handed-over", 5, "50%").await;
@@ -103,4 +104,47 @@ async fn checks_of_others_are_left_alone_until_they_are_handed_over() {
     assert!(stage.status("theirs").await.is_null(), "not touched");
     stage.checks_api().delete("theirs", &DeleteParams::default()).await.expect("it can be deleted");
     stage.until_remediations(&["n1"]).await;
+}
+
+/// Our own definition refuses what others may let pass.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_threshold_beyond_all_nodes_is_read_as_all_and_told_once_where_others_let_it_pass() {
+    let Some(stage) = stage(Cluster::builder()).await else { return };
+    let metadata = "name: workers\n  annotations: {resus.dev/take-over: \"true\"}";
+    let check = check_yaml("workers", 5, "150%").replace("name: workers", metadata);
+    let refused = stage.cluster.apply(&check).await.expect_err("the definition is ours");
+    let why = format!("{refused:#}");
+    assert!(why.contains("maxUnhealthy is neither a number nor a percentage of at most 100%"), "{why}");
+    installed_by_others(&stage).await;
+    let rules = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/maxUnhealthy/x-kubernetes-validations";
+    let without = json!([{"op": "remove", "path": rules}]).to_string();
+    stage.kubectl(&["patch", "crd", DEFINITION, "--type=json", "-p", &without]).await;
+    until(SOON, "the server has taken it up", || async { stage.cluster.apply(&check).await.ok() }).await;
+    stage.nodes(4).await;
+    let kubeconfig = stage.account().await;
+    let controller = stage.controller("controller", &kubeconfig);
+    let is_told = |status: &Value| condition(status, "ThresholdClamped")["status"] == "True";
+    let status = stage.until_status("workers", "it is told", is_told).await;
+    assert_eq!(condition(&status, "Disabled")["status"], "False", "it can be used all the same: {status}");
+    stage.until_event("ThresholdClamped", "read as 100%").await;
+
+    for node in ["n1", "n2", "n3", "n4"] {
+        stage.condition(node, "Ready", "False", 60).await;
+    }
+    stage.until_remediations(&["n1", "n2", "n3", "n4"]).await;
+    // What was told stands in the status, where another process finds it.
+    controller.kill();
+    stage.forget_leader().await;
+    controller.start_again().expect("it starts again");
+    stage.condition("n1", "Ready", "True", 0).await;
+    stage.until_remediations(&["n2", "n3", "n4"]).await;
+    let told = stage.events().await.into_iter().filter(|(reason, _)| reason == "ThresholdClamped");
+    assert_eq!(told.count(), 1);
+
+    stage.change_check("workers", json!({"spec": {"maxUnhealthy": "100%"}})).await.expect("it may be changed");
+    stage.until_status("workers", "it is taken back", |status| condition(status, "ThresholdClamped").is_null()).await;
+}
+
+async fn installed_by_others(stage: &Stage) {
+    stage.kubectl(&["label", "crd", DEFINITION, "app.kubernetes.io/managed-by=olm", "--overwrite"]).await;
 }

@@ -1,5 +1,6 @@
 //! Whole stories: the real `resus controller` on a real kube-apiserver, broken on purpose.
 
+mod check_command;
 mod crash;
 mod default_check;
 mod escalation;
@@ -9,6 +10,7 @@ mod guards;
 mod kinds;
 mod leader;
 mod load;
+mod machines;
 mod openshift;
 mod outside;
 mod quiet;

@@ -2,13 +2,16 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use resus_harness::Cluster;
+use resus_harness::{Cluster, until};
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, stage};
+use crate::stage::{SOON, Stage, condition, stage};
 
+/// Where OpenShift has its Machines, and Metal3 looks for them.
+const MACHINES: &str = "openshift-machine-api";
+const METAL3: &str = "infrastructure.cluster.x-k8s.io";
 const GUARDS: &str = "openshift-etcd";
 
 /// By nothing but what `deploy/rbac-openshift.yaml` adds to our rights.
@@ -22,7 +25,7 @@ async fn etcds_guards_hold_the_control_plane_and_machines_own_remediations() {
         stage.change_node(node, json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}})).await;
         guard(&stage, node, "True").await;
     }
-    let machine = machine(&stage, "m1").await;
+    let machine = machine(&stage, "provider", "m1").await;
     stage.change_node("n4", json!({"metadata": {"annotations": {"machine.openshift.io/machine": "provider/m1"}}})).await;
     stage.check("workers", 5, "50%").await;
     let kubeconfig = stage.account().await;
@@ -51,6 +54,60 @@ async fn etcds_guards_hold_the_control_plane_and_machines_own_remediations() {
     stage.until_remediations(&["n1", "n4"]).await;
     let owners = stage.remediations_api().get("n1").await.expect("it exists").metadata.owner_references.unwrap_or_default();
     assert_eq!(owners.len(), 1, "n1 has no Machine: {owners:?}");
+}
+
+/// Elsewhere no Machine could own what is made from it, and Metal3 would not know which host it is about.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_template_of_metal3_is_refused_until_it_is_where_machines_are() {
+    let Some(stage) = stage(Cluster::builder()).await else { return };
+    openshift(&stage).await;
+    stage.apply_file("tests/provider/metal3.yaml").await;
+    stage.established(&format!("metal3remediations.{METAL3}")).await;
+    stage.established(&format!("metal3remediationtemplates.{METAL3}")).await;
+    stage.kubectl(&["create", "namespace", MACHINES]).await;
+    let api_version = format!("{METAL3}/v1beta1");
+    for namespace in ["provider", MACHINES] {
+        let template = json!({"apiVersion": api_version, "kind": "Metal3RemediationTemplate",
+            "metadata": {"name": "reboot", "namespace": namespace}, "spec": {"template": {"spec": {"strategy": {"type": "Reboot"}}}}});
+        stage.apply(&template.to_string()).await;
+    }
+    let template = |namespace: &str| {
+        json!({"remediationTemplate":
+            {"apiVersion": api_version, "kind": "Metal3RemediationTemplate", "name": "reboot", "namespace": namespace}})
+    };
+    stage.nodes(4).await;
+    let machine = machine(&stage, MACHINES, "m1").await;
+    let of_machine = json!({"machine.openshift.io/machine": format!("{MACHINES}/m1")});
+    stage.change_node("n1", json!({"metadata": {"annotations": of_machine}})).await;
+    stage.condition("n1", "Ready", "False", 60).await;
+    stage.check_with("workers", "50%", template("provider")).await;
+    let kubeconfig = stage.account().await;
+    stage.aggregate("metal3-remediation").await;
+    let _controller = stage.controller("controller", &kubeconfig);
+
+    let status = stage.until_status("workers", "the check is disabled", |status| status["phase"] == "Disabled").await;
+    assert_eq!(condition(&status, "Disabled")["reason"], "RemediationTemplateInvalid", "{status}");
+    let why = format!("it has to be in the namespace {MACHINES}, where Metal3 finds the node's Machine");
+    assert!(status["reason"].as_str().is_some_and(|reason| reason.contains(&why)), "{status}");
+    stage.until_event("Disabled", &why).await;
+
+    // In the right place it is used for the node that waits, and its Machine owns what is made.
+    stage.change_check("workers", json!({"spec": template(MACHINES)})).await.expect("it may be changed");
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(METAL3, "v1beta1", "Metal3Remediation"));
+    let remediations: Api<DynamicObject> = Api::all_with(stage.api.clone(), &kind);
+    let all = until(SOON, "something is made from it", || async {
+        Some(remediations.list(&ListParams::default()).await.expect("they can be listed").items).filter(|all| !all.is_empty())
+    })
+    .await;
+    let [made] = all.as_slice() else { panic!("the refused template made something too: {all:?}") };
+    assert_eq!((made.metadata.namespace.as_deref(), made.metadata.name.as_deref()), (Some(MACHINES), Some("n1")));
+    let owners = made.metadata.owner_references.as_deref().unwrap_or_default();
+    assert!(
+        owners.iter().any(|owner| owner.kind == "Machine" && Some(&owner.uid) == machine.metadata.uid.as_ref()),
+        "{owners:?}"
+    );
+    let status = stage.until_status("workers", "it is reported", |status| status["phase"] == "Remediating").await;
+    assert_eq!(condition(&status, "Disabled")["status"], "False", "{status}");
 }
 
 async fn openshift(stage: &Stage) {
@@ -95,9 +152,8 @@ where
     patched.expect("the status can be patched");
 }
 
-/// In the namespace of the template.
-async fn machine(stage: &Stage, name: &str) -> DynamicObject {
+async fn machine(stage: &Stage, namespace: &str, name: &str) -> DynamicObject {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("machine.openshift.io", "v1beta1", "Machine"));
-    let machines: Api<DynamicObject> = Api::namespaced_with(stage.api.clone(), "provider", &kind);
+    let machines: Api<DynamicObject> = Api::namespaced_with(stage.api.clone(), namespace, &kind);
     machines.create(&PostParams::default(), &DynamicObject::new(name, &kind)).await.expect("a Machine can be created")
 }

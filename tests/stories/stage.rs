@@ -76,15 +76,18 @@ impl Stage {
 
     /// Healthy workers `n1`, `n2` and so on.
     pub async fn nodes(&self, count: usize) {
-        let created = (1..=count).map(|n| async move {
-            let node = json!({
-                "metadata": {"name": format!("n{n}"), "labels": {"node-role.kubernetes.io/worker": ""}},
-                "status": {"conditions": [condition_since("Ready", "True", 3600)]},
-            });
-            let node: Node = serde_json::from_value(node).expect("it is a Node");
-            self.nodes_api().create(&PostParams::default(), &node).await.expect("a Node can be created");
-        });
+        let created = (1..=count).map(|n| async move { self.node(&format!("n{n}")).await });
         stream::iter(created).buffer_unordered(AT_ONCE).collect::<()>().await;
+    }
+
+    /// A healthy worker.
+    pub async fn node(&self, name: &str) {
+        let node = json!({
+            "metadata": {"name": name, "labels": {"node-role.kubernetes.io/worker": ""}},
+            "status": {"conditions": [condition_since("Ready", "True", 3600)]},
+        });
+        let node: Node = serde_json::from_value(node).expect("it is a Node");
+        self.nodes_api().create(&PostParams::default(), &node).await.expect("a Node can be created");
     }
 
     pub fn nodes_api(&self) -> Api<Node> {

@@ -48,9 +48,19 @@ pub fn skip(why: &str) {
 
 /// The folder of etcd, kube-apiserver, kube-controller-manager and kubectl; built if they are missing.
 pub(crate) async fn programs() -> anyhow::Result<PathBuf> {
-    let build = checkout()?.join("tests/kube/build");
-    let said = run(&Command::new(&build), BUILT_WITHIN).await?;
-    let folder = said.ok().context("the real Kubernetes parts cannot be had")?;
+    built("kube").await.context("the real Kubernetes parts cannot be had")
+}
+
+/// The folder of what the tests need of Cluster API and OpenShift: `capi-machineset`, the real controller of MachineSets,
+/// and CRDs by version in `crds/`. Built if it is missing.
+pub async fn cluster_api() -> anyhow::Result<PathBuf> {
+    built("cluster-api").await.context("the real parts of Cluster API cannot be had")
+}
+
+async fn built(parts: &str) -> anyhow::Result<PathBuf> {
+    let mut build = Command::new(checkout()?.join("tests/kube/build"));
+    build.arg(parts);
+    let folder = run(&build, BUILT_WITHIN).await?.ok()?;
     Ok(PathBuf::from(folder.trim_end()))
 }
 

@@ -1,6 +1,6 @@
 //! How fast is resus, and how much does it need?
 //!
-//! It starts a real API server with many nodes and the release build of the controller that lies next to this program,
+//! Once for nodes and once for machines: it starts a real API server with many nodes and the release build of the controller that lies next to this program,
 //! and measures from outside: by watches of its own and by what the kernel says about the process. A plain create ->
 //! watch round trip is measured in the same rounds, so that a slow machine can be told from a slow controller: of a hundred
 //! at once, with as many requests under way as the controller allows itself, since a hundred nodes fail at once too and a
@@ -13,6 +13,7 @@ mod report;
 mod stage;
 mod usage;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -20,7 +21,7 @@ use tokio::time::{Instant, interval, timeout};
 
 use measure::{FAIL_AT_ONCE, Round};
 use report::Report;
-use stage::Stage;
+use stage::{Stage, Subjects};
 
 const NODES: usize = 5000;
 /// More than the largest cluster that Kubernetes supports; beyond it the API server is what is measured.
@@ -41,23 +42,31 @@ const STEP_WITHIN: Duration = Duration::from_secs(300);
 async fn main() -> Result<()> {
     let nodes = nodes_asked_for(std::env::args().skip(1))?;
     let resus = stage::resus_beside_us()?;
-    let load_before = usage::load_average()?;
-    let stage = step("starting etcd and kube-apiserver", START_WITHIN, Stage::start(nodes)).await?;
-    step(&format!("making {nodes} nodes"), NODES_WITHIN, stage.make_nodes()).await?;
-    let node_bytes = stage.node_bytes().await?;
-    let controller = stage.start_controller(&resus)?;
-    let report = measure_all(&stage, controller.pid()).await;
-    let mut report = report.with_context(|| format!("the controller's last lines:\n{}", controller.last_lines(20)))?;
-    ensure!(controller.is_running(), "the controller has ended:\n{}", controller.last_lines(20));
-    report.node_bytes = node_bytes;
-    report.load = [load_before, usage::load_average()?];
-    print!("{report}");
-    let breaches = report.breaches();
+    let mut breaches = Vec::new();
+    for subjects in [Subjects::Nodes, Subjects::Machines] {
+        breaches.extend(bench(subjects, nodes, &resus).await?);
+    }
     ensure!(breaches.is_empty(), "{}", breaches.join("; "));
     Ok(())
 }
 
-async fn measure_all(stage: &Stage, pid: u32) -> Result<Report> {
+/// Prints what was measured, and returns what must not be.
+async fn bench(subjects: Subjects, nodes: usize, resus: &Path) -> Result<Vec<String>> {
+    let load_before = usage::load_average()?;
+    let stage = step("starting etcd and kube-apiserver", START_WITHIN, Stage::start(subjects, nodes)).await?;
+    step(&format!("making {nodes} {}", subjects.name()), NODES_WITHIN, stage.make_nodes()).await?;
+    let node_bytes = stage.node_bytes().await?;
+    let controller = stage.start_controller(resus)?;
+    let report = measure_all(&stage, subjects, controller.pid()).await;
+    let mut report = report.with_context(|| format!("the controller's last lines:\n{}", controller.last_lines(20)))?;
+    ensure!(controller.is_running(), "the controller has ended:\n{}", controller.last_lines(20));
+    report.node_bytes = node_bytes;
+    report.load = [load_before, usage::load_average()?];
+    println!("{report}");
+    Ok(report.breaches())
+}
+
+async fn measure_all(stage: &Stage, subjects: Subjects, pid: u32) -> Result<Report> {
     let usage = usage::Usage::of(pid).await?;
     step("the controller lists the nodes", SYNC_WITHIN, stage.until_synced()).await?;
     pass(Duration::from_secs(3)).await;
@@ -68,7 +77,7 @@ async fn measure_all(stage: &Stage, pid: u32) -> Result<Report> {
     }
     let busy = usage.memory()?;
     let storm = step("60% of the nodes fail; the limit is 40%", STEP_WITHIN, measure::storm(stage, &usage)).await?;
-    Ok(Report { nodes: stage.nodes, node_bytes: 0, load: Default::default(), synced, busy, rounds, storm })
+    Ok(Report { subjects, nodes: stage.nodes, node_bytes: 0, load: Default::default(), synced, busy, rounds, storm })
 }
 
 /// Each figure once in each round, so that a noisy minute spoils one sample of each and not all of one.

@@ -17,14 +17,32 @@ use crate::node::{KUBELETS, name, node, written};
 pub const NODES: &str = "/api/v1/nodes";
 pub const REMEDIATIONS: &str = "/apis/provider.test/v1/namespaces/provider/rebootremediations";
 pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const CHECKS: &str = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks";
+const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta1/namespaces/provider/machines";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const NODE_BYTES: std::ops::Range<usize> = 10 * 1024..13 * 1024;
 
+/// Whose checks are measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Subjects {
+    Nodes,
+    /// Each with a node, under a MachineHealthCheck.
+    Machines,
+}
+
+impl Subjects {
+    pub fn name(self) -> &'static str {
+        match self {
+            Subjects::Nodes => "nodes",
+            Subjects::Machines => "machines",
+        }
+    }
+}
+
 pub struct Stage {
     cluster: Cluster,
     pub api: Client,
+    subjects: Subjects,
     pub nodes: usize,
     /// Heartbeats count their seconds from here, so that no two are alike and none is in the future.
     began_at: Timestamp,
@@ -43,21 +61,51 @@ pub fn resus_beside_us() -> Result<PathBuf> {
 }
 
 impl Stage {
-    pub async fn start(nodes: usize) -> Result<Stage> {
+    pub async fn start(subjects: Subjects, nodes: usize) -> Result<Stage> {
         let cluster = Cluster::start().await?;
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for manifests in ["deploy/crds", "tests/provider/crds.yaml"] {
+        for manifests in ["deploy/crds", "deploy/crds-machines", "tests/provider/crds.yaml"] {
             cluster.apply_file(&root.join(manifests)).await?;
         }
         cluster.kubectl(["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]).await?.ok()?;
         cluster.apply_file(&root.join("tests/provider/template.yaml")).await?;
-        cluster.apply(CHECK).await?;
-        Ok(Stage { api: cluster.admin(), cluster, nodes, began_at: Timestamp::now() - SignedDuration::from_hours(24) })
+        cluster.apply(if subjects == Subjects::Nodes { CHECK } else { MACHINE_CHECK }).await?;
+        Ok(Stage { api: cluster.admin(), cluster, subjects, nodes, began_at: Timestamp::now() - SignedDuration::from_hours(24) })
     }
 
     pub async fn make_nodes(&self) -> Result<()> {
         api::all_of((0..self.nodes).map(|n| async move { api::create(&self.api, NODES, &node(n)).await })).await?;
+        if self.subjects == Subjects::Machines {
+            api::all_of((0..self.nodes).map(|n| self.make_machine(n))).await?;
+        }
         Ok(())
+    }
+
+    /// Of the same name as its node, so that its remediation has it too.
+    async fn make_machine(&self, n: usize) -> Result<()> {
+        let labels = json!({"pool": "bench", "cluster.x-k8s.io/set-name": "bench", "cluster.x-k8s.io/deployment-name": "bench"});
+        let spec = json!({
+            "providerID": format!("test:///zone-a/{}", name(n)), "version": "v1.36.0",
+            "bootstrap": {"dataSecretName": name(n)},
+            "infrastructureRef": {"apiVersion": "infrastructure.test/v1", "kind": "TestMachine", "name": name(n)},
+        });
+        api::create(&self.api, MACHINES, &json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine", "metadata": {"name": name(n), "labels": labels}, "spec": spec,
+        }))
+        .await?;
+        let since = written(Timestamp::now());
+        let conditions = ["Ready", "BootstrapReady", "InfrastructureReady", "NodeHealthy"]
+            .map(|kind| json!({"type": kind, "status": "True", "lastTransitionTime": since}));
+        let status =
+            json!({"status": {"nodeRef": {"kind": "Node", "name": name(n)}, "phase": "Running", "conditions": conditions}});
+        api::patch(&self.api, &format!("{MACHINES}/{}/status", name(n)), MERGE, &status).await.map(drop)
+    }
+
+    fn check(&self) -> &'static str {
+        match self.subjects {
+            Subjects::Nodes => "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks/bench",
+            Subjects::Machines => "/apis/cluster.x-k8s.io/v1beta1/namespaces/provider/machinehealthchecks/bench",
+        }
     }
 
     /// How large a node really is, as the server sends it; an error if that is not what we claim to measure with.
@@ -82,8 +130,12 @@ impl Stage {
         let mut ticks = interval(Duration::from_millis(200));
         loop {
             ticks.tick().await;
-            let check: Value = api::get(&self.api, &format!("{CHECKS}/bench")).await?;
-            if check["status"]["healthyNodes"] == json!(self.nodes) {
+            let check: Value = api::get(&self.api, self.check()).await?;
+            let healthy = match self.subjects {
+                Subjects::Nodes => &check["status"]["healthyNodes"],
+                Subjects::Machines => &check["status"]["currentHealthy"],
+            };
+            if *healthy == json!(self.nodes) {
                 return Ok(());
             }
         }
@@ -91,7 +143,7 @@ impl Stage {
 
     pub async fn limit_unhealthy(&self, max_unhealthy: &str) -> Result<()> {
         let patch = json!({"spec": {"maxUnhealthy": max_unhealthy}});
-        api::patch(&self.api, &format!("{CHECKS}/bench"), MERGE, &patch).await.map(drop)
+        api::patch(&self.api, self.check(), MERGE, &patch).await.map(drop)
     }
 
     /// Ready has this status since `since_for`.
@@ -138,4 +190,24 @@ spec:
     kind: RebootRemediationTemplate
     name: reboot
     namespace: provider
+"#;
+
+/// With the machines' template in their namespace, which is the provider's.
+const MACHINE_CHECK: &str = r#"
+apiVersion: cluster.x-k8s.io/v1beta1
+kind: MachineHealthCheck
+metadata:
+  name: bench
+  namespace: provider
+spec:
+  selector:
+    matchLabels: {pool: bench}
+  maxUnhealthy: "100%"
+  unhealthyConditions:
+    - {type: Ready, status: "False", timeout: 1s}
+    - {type: Ready, status: Unknown, timeout: 1s}
+  remediationTemplate:
+    apiVersion: provider.test/v1
+    kind: RebootRemediationTemplate
+    name: reboot
 "#;

@@ -1,0 +1,118 @@
+//! Checks that cannot work say why, and the others go on.
+
+use resus_harness::Cluster;
+use serde_json::json;
+
+use super::check::{Check, check};
+use super::dialect::Dialect;
+use super::site::{Site, kubeconfig, site};
+
+/// Which check, why nothing is allowed under it, and what people are told.
+async fn is_refused(site: &Site, name: &str, reason: &str, message: &str) {
+    site.until_told(name, "RemediationAllowed", &format!("False {reason}"), message).await;
+    let event = match reason {
+        "RemediationTemplateUnavailable" => "RemediationTemplateUnavailable",
+        _ => "RemediationRestricted",
+    };
+    site.until_event(event, &format!("MachineHealthCheck {name}"), message).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_that_makes_no_sense_is_refused_and_others_go_on_in_v1beta1() {
+    a_check_that_makes_no_sense_is_refused_and_others_go_on(Dialect::V1beta1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_that_makes_no_sense_is_refused_and_others_go_on_in_v1beta2() {
+    a_check_that_makes_no_sense_is_refused_and_others_go_on(Dialect::V1beta2).await;
+}
+
+async fn a_check_that_makes_no_sense_is_refused_and_others_go_on(dialect: Dialect) {
+    let Some(site) = site(dialect, Cluster::builder()).await else { return };
+    site.machines(3).await;
+    site.breaks("n1").await;
+    let sometimes = json!({"matchExpressions": [{"key": "pool", "operator": "Sometimes", "values": ["workers"]}]});
+    let of_red = json!({"matchLabels": {"pool": "workers", "cluster.x-k8s.io/cluster-name": "red"}});
+    let bad: [(Check, &str, &str, &str); 6] = [
+        (check("a-selector").selector(sometimes), "a-selector", "MachineHealthCheckInvalid", "Sometimes"),
+        (check("a-void").selector(json!({})), "a-void", "MachineHealthCheckInvalid", "must not be empty"),
+        (check("a-stranger").selector(of_red), "a-stranger", "MachineHealthCheckInvalid", "red"),
+        (check("a-range").range("[5-3]"), "a-range", "MachineHealthCheckInvalid", "[5-3]"),
+        (
+            check("a-template").by_template_of("nowhere.test/v1", "NothingTemplate", "nothing"),
+            "a-template",
+            "RemediationTemplateUnavailable",
+            "NothingTemplate",
+        ),
+        (check("a-cluster").cluster("nowhere"), "a-cluster", "ClusterMissing", "nowhere"),
+    ];
+    for (bad, ..) in &bad {
+        site.check(bad).await;
+    }
+    let controller = site.controller().await;
+    for (_, name, reason, message) in &bad {
+        is_refused(&site, name, reason, message).await;
+    }
+    site.stays_untouched(3).await;
+    site.check(&check("good")).await;
+    site.until_asked(&["m1"]).await;
+    site.until_counters("good", [3, 2, 2]).await;
+
+    // One is put right, and acts when it is the oldest that can.
+    site.delete("MachineHealthCheck", "good").await;
+    let right = check("a-range").range("[1-3]").render(dialect);
+    site.change("MachineHealthCheck", "a-range", json!({"spec": right["spec"]})).await;
+    site.breaks("n2").await;
+    site.until_asked(&["m1", "m2"]).await;
+    site.until_counters("a-range", [3, 1, 1]).await;
+    assert!(controller.is_running());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubeconfig_that_cannot_be_used_is_refused_and_others_go_on() {
+    let Some(site) = site(Dialect::V1beta2, Cluster::builder()).await else { return };
+    site.machines(2).await;
+    site.check(&check("good")).await;
+    let server = "https://127.0.0.1:1";
+    let with_user = |user: serde_json::Value| {
+        json!({"apiVersion": "v1", "kind": "Config", "current-context": "a",
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "clusters": [{"name": "a", "cluster": {"server": server}}], "users": [{"name": "a", "user": user}]})
+        .to_string()
+    };
+    let proof = site.stage.cluster.folder().join("was-run");
+    let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": [proof],
+        "interactiveMode": "Never"}});
+    let secrets = [
+        ("garbage", Some(json!({"value": "neither YAML: [nor a kubeconfig"})), "no kubeconfig"),
+        ("hollow", Some(json!({"value": ""})), "value"),
+        ("program", Some(json!({"value": with_user(exec)})), "a program to be run"),
+        ("file", Some(json!({"value": with_user(json!({"tokenFile": "/etc/passwd"}))})), "names files"),
+        ("keyless", Some(json!({"kubeconfig": "in the wrong place"})), "has no key value"),
+        ("secretless", None, "there is no Secret secretless-kubeconfig"),
+    ];
+    for (name, data, _) in &secrets {
+        site.cluster_without_access(name).await;
+        if let Some(data) = data {
+            site.secret(name, data.clone()).await;
+        }
+        // Its node is nowhere, for all that anybody here could see.
+        site.machine(&format!("{name}-1"), name, Some("nowhere")).await;
+        site.check(&check(name).cluster(name)).await;
+    }
+    let controller = site.controller().await;
+    for (name, _, message) in &secrets {
+        is_refused(&site, name, "ClusterUnreachable", message).await;
+    }
+    assert!(!proof.exists(), "whoever may write a Secret must not be able to have programs run");
+    site.stays_untouched(2 + secrets.len()).await;
+    site.breaks("n1").await;
+    site.until_asked(&["m1"]).await;
+
+    // The right one takes the place of the wrong one.
+    let good = kubeconfig(site.stage.cluster.admin_kubeconfig());
+    site.secret("secretless", json!({"value": good})).await;
+    site.until_asked(&["m1", "secretless-1"]).await;
+    site.until_says("Machine", "secretless-1", "HealthCheckSucceeded", &["False NodeDeleted", "False NodeNotFound"]).await;
+    assert!(controller.is_running());
+}
