@@ -61,6 +61,20 @@ fn deletes(effect: &Effect) -> bool {
 }
 
 #[test]
+fn a_wall_clock_that_jumps_neither_hurries_a_repair_nor_puts_it_off_for_ever() {
+    const HOUR: i64 = 3_600_000;
+    for jump in [HOUR, -HOUR] {
+        let mut cluster = settled();
+        cluster.wall_step += jump;
+        cluster.set_broken(&name("n1"), true);
+        let broken_at = cluster.time;
+        cluster.run_well(HOUR);
+        let starts: Vec<i64> = cluster.created.iter().map(|(_, at)| at - broken_at).collect();
+        assert!(starts.len() == 1 && (5_001..6_000).contains(&starts[0]), "a jump by {jump} ms: started after {starts:?} ms");
+    }
+}
+
+#[test]
 fn a_list_that_is_older_than_the_look_does_not_make_the_look_count() {
     let mut cluster = settled();
     due(&mut cluster);
