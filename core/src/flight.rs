@@ -234,7 +234,7 @@ fn waits_for_watch(key: &EffectKey) -> bool {
 
 pub fn grows_with_nodes(key: &EffectKey) -> bool {
     match key {
-        EffectKey::Look(..)
+        EffectKey::Look(None, _)
         | EffectKey::LookMachine(_)
         | EffectKey::Sign(_)
         | EffectKey::PowerCycle(_)
@@ -248,7 +248,9 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
         | EffectKey::Unconfirm(_)
         | EffectKey::HoldNode(_)
         | EffectKey::ReleaseNode(_) => true,
-        EffectKey::LeaseNamespace
+        // Another server is asked, and each has a limit of its own: one that hangs takes no room from the others.
+        EffectKey::Look(Some(_), _)
+        | EffectKey::LeaseNamespace
         | EffectKey::DefaultTemplate
         | EffectKey::DefaultCheck
         | EffectKey::Discover(_)

@@ -44,6 +44,9 @@ pub struct Plan {
 /// Requests under way at once that grow with the number of nodes. Enough to start a hundred remediations
 /// within a blink, and a small part of what an API server admits from one client.
 pub const REQUESTS_MAX: usize = 64;
+/// What nobody waits for is sent only while fewer than this are under way: when a rack loses power its repairs come first,
+/// and a new check that has thousands of machines to write on does not keep the server busy with that.
+const LEISURELY_MAX: usize = 16;
 
 pub fn plan(world: &World, now: Now) -> Plan {
     let mut draft = Draft::new(world, now);
@@ -63,6 +66,7 @@ pub fn plan(world: &World, now: Now) -> Plan {
     }
     draft.plan_machines();
     draft.forget_checks();
+    draft.send_leisurely();
     if let Some(effect) = default_check::wanted(world, now) {
         draft.send(effect);
     }
@@ -74,6 +78,8 @@ struct Draft<'a> {
     now: Now,
     plan: Plan,
     requests_left: usize,
+    /// To be sent when there is nothing more urgent.
+    can_wait: Vec<Effect>,
     /// Which check has a remediation on which node.
     remediated_by: BTreeMap<&'a Name, &'a Name>,
     /// The node or machine of each control plane on which this plan starts something.
@@ -100,6 +106,7 @@ impl<'a> Draft<'a> {
             now,
             plan: Plan { watches, ..Plan::default() },
             requests_left,
+            can_wait: Vec::new(),
             remediated_by: owned.collect(),
             starting: BTreeMap::new(),
             able_checks: machines::able_checks(world),
@@ -244,6 +251,28 @@ impl<'a> Draft<'a> {
         self.requests_left -= usize::from(counts);
         self.plan.effects.push(effect);
         true
+    }
+
+    /// Is there room for more of what can wait? If not, what is under way will be answered, and then it is thought of again.
+    fn has_time(&self) -> bool {
+        self.can_wait.len() < self.requests_left.saturating_sub(REQUESTS_MAX - LEISURELY_MAX)
+    }
+
+    fn send_in_time(&mut self, effect: Effect) {
+        match self.world.flights.clearance(&effect.key(), self.now.mono) {
+            Clearance::UnderWay => {}
+            Clearance::NotBefore(at) => self.wake(Some(at)),
+            Clearance::Go if self.has_time() => self.can_wait.push(effect),
+            Clearance::Go => {}
+        }
+    }
+
+    /// The room that nothing urgent has taken meanwhile.
+    fn send_leisurely(&mut self) {
+        let room = self.requests_left.saturating_sub(REQUESTS_MAX - LEISURELY_MAX);
+        for effect in std::mem::take(&mut self.can_wait).into_iter().take(room) {
+            self.send(effect);
+        }
     }
 
     /// Looks under way in a Cluster.

@@ -86,6 +86,7 @@ pub struct Outcome {
 impl<'a> Draft<'a> {
     pub(super) fn plan_machines(&mut self) {
         let world = self.world;
+        self.tell_news();
         for check in world.fleet.checks.values() {
             if !world.is_our_machine_check(check) {
                 self.plan.foreign.push(check.place.to_string().into());
@@ -94,7 +95,6 @@ impl<'a> Draft<'a> {
             }
         }
         self.clear_signs();
-        self.tell_news();
     }
 
     fn plan_machine_check(&mut self, check: &'a MachineCheck) {

@@ -48,8 +48,7 @@ impl<'a> Draft<'a> {
             Judgement::Healthy => self.recover_machine(round, subject),
             Judgement::Pending { due_at } => {
                 self.wake(Some(*due_at));
-                let signing = self.sign(round, subject, false);
-                self.sign_when_there_is_room(signing);
+                self.sign_leisurely(round, subject);
                 outcome(keep_or_wait, Because::MachinePending)
             }
             Judgement::Unjudged(Unjudged::PowerCycling) => self.stop_power_cycle(round, subject),
@@ -59,8 +58,7 @@ impl<'a> Draft<'a> {
     }
 
     fn recover_machine(&mut self, round: &Round<'a>, subject: &Subject<'a>) -> Outcome {
-        let signing = self.sign(round, subject, false);
-        self.sign_when_there_is_room(signing);
+        self.sign_leisurely(round, subject);
         let Some(object) = subject.remediation else { return outcome(Verdict::Leave, Because::Healthy) };
         if let Some(source) = &round.doubt {
             return outcome(Verdict::Keep, Because::Stale { source: source.clone() });
@@ -95,7 +93,7 @@ impl<'a> Draft<'a> {
     fn repair_machine(&mut self, round: &Round<'a>, subject: &Subject<'a>, findings: &[Finding], due_at: Mono) -> Outcome {
         let machine = subject.machine;
         if let Some(object) = subject.remediation {
-            self.sign_now(round, subject);
+            self.sign_leisurely(round, subject);
             let key = object.key.clone();
             return match object.deleting {
                 true => outcome(Verdict::Wait, Because::Leaving { key }),
@@ -103,7 +101,7 @@ impl<'a> Draft<'a> {
             };
         }
         if machine.deleting {
-            self.sign_now(round, subject);
+            self.sign_leisurely(round, subject);
             return outcome(Verdict::Wait, Because::MachineLeaving);
         }
         match &round.policy.repair {
@@ -111,12 +109,6 @@ impl<'a> Draft<'a> {
             Repair::Template { .. } => self.have_template_repair(round, subject, findings, due_at),
             Repair::PowerCycle if !machine.failed => self.have_power_cycled(round, subject, due_at),
             Repair::PowerCycle | Repair::Deletion => self.have_replaced(round, subject, due_at),
-        }
-    }
-
-    fn sign_now(&mut self, round: &Round<'a>, subject: &Subject<'a>) {
-        if let Some(signing) = self.sign(round, subject, false) {
-            self.send(Effect::Sign(signing));
         }
     }
 
@@ -130,7 +122,7 @@ impl<'a> Draft<'a> {
         let is_told = styles.iter().all(|style| posted(Sign::OwnerRemediated, *style).is_some());
         match (is_false(Sign::OwnerRemediated, styles[0]), is_false(Sign::HealthCheckSucceeded, styles[0])) {
             (Some(asked), Some(_)) if is_told => {
-                self.sign_now(round, subject);
+                self.sign_leisurely(round, subject);
                 return outcome(Verdict::Keep, Because::OwnersTurn { reason: asked.reason.clone() });
             }
             (_, _) => {}
@@ -143,7 +135,7 @@ impl<'a> Draft<'a> {
             if styles.iter().any(would_act) {
                 return outcome(Verdict::Hold, Because::OwnerNotDone);
             }
-            self.sign_now(round, subject);
+            self.sign_leisurely(round, subject);
             return outcome(Verdict::Hold, because);
         }
         if let Err(waiting) = self.look_at_machine(round, subject, due_at) {
@@ -156,7 +148,15 @@ impl<'a> Draft<'a> {
     }
 
     fn have_template_repair(&mut self, round: &Round<'a>, subject: &Subject<'a>, findings: &[Finding], due_at: Mono) -> Outcome {
-        self.sign_now(round, subject);
+        let outcome = self.make_remediation(round, subject, findings, due_at);
+        // What is being made in this moment is written down together with why, once it is there.
+        if !matches!(outcome.because, Because::Looking | Because::Queued | Because::Creating { .. }) {
+            self.sign_leisurely(round, subject);
+        }
+        outcome
+    }
+
+    fn make_remediation(&mut self, round: &Round<'a>, subject: &Subject<'a>, findings: &[Finding], due_at: Mono) -> Outcome {
         let machine = subject.machine;
         if let Some(because) = round.shut.clone() {
             self.find_out_machine(round, subject);

@@ -83,7 +83,7 @@ impl<'a> Draft<'a> {
     /// What has happened to machines is told as soon as there is time for it.
     pub(super) fn tell_news(&mut self) {
         for event in self.world.fleet.news.iter().take(NEWS_AT_ONCE) {
-            self.send(Effect::Emit(event.clone()));
+            self.send_in_time(Effect::Emit(event.clone()));
         }
     }
 

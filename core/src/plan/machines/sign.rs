@@ -11,7 +11,7 @@ use crate::mhc::facts::{Board, ClusterKey, Dialect, Flavour, Machine, MachineChe
 use crate::mhc::judge::{Finding, Judgement};
 use crate::mhc::status::{self, Post};
 use crate::nhc::Event;
-use crate::plan::{Draft, REQUESTS_MAX};
+use crate::plan::Draft;
 use crate::reasons;
 use crate::world::World;
 
@@ -73,12 +73,23 @@ impl<'a> Draft<'a> {
         vec![status::event_on(machine.key(), &machine.uid, false, event, &anchor, &message, at)]
     }
 
-    /// Healthy machines can wait: many at once, when a check is new, must not keep others from being repaired.
-    pub(super) fn sign_when_there_is_room(&mut self, signing: Option<Signing>) {
-        if let Some(signing) = signing
-            && self.requests_left > REQUESTS_MAX / 2
+    /// Nobody repairs anything by what it says, so it must not keep others from being repaired.
+    pub(super) fn sign_leisurely(&mut self, round: &Round<'a>, subject: &Subject<'a>) {
+        if (self.has_time() || subject.machine.sign(Sign::OwnerRemediated).is_some())
+            && let Some(signing) = self.sign(round, subject, false)
         {
-            self.send(Effect::Sign(signing));
+            self.post(signing);
+        }
+    }
+
+    /// An owner may act at any moment on a request that stands: to take it back is urgent.
+    fn post(&mut self, signing: Signing) {
+        let is_urgent = signing.edits.iter().any(|edit| edit.sign == Sign::OwnerRemediated);
+        let effect = Effect::Sign(signing);
+        if is_urgent {
+            self.send(effect);
+        } else {
+            self.send_in_time(effect);
         }
     }
 
@@ -170,8 +181,9 @@ impl<'a> Draft<'a> {
                 Sign::ExternallyRemediated if !matches!(left, Earlier::Nothing) => Wish::Stay,
                 Sign::HealthCheckSucceeded | Sign::ExternallyRemediated | Sign::OwnerRemediated => Wish::Goes,
             };
-            let signing = self.signing(machine, &Sign::ALL.map(|sign| (sign, wish(sign))));
-            self.sign_when_there_is_room(signing);
+            if let Some(signing) = self.signing(machine, &Sign::ALL.map(|sign| (sign, wish(sign)))) {
+                self.post(signing);
+            }
         }
     }
 }
