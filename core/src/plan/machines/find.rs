@@ -1,10 +1,12 @@
 //! What has to be watched to take care of machines?
 
+use std::collections::BTreeSet;
+
 use super::earlier::kind_on;
 use super::{kinds, targets};
 use crate::decision::Because;
 use crate::effect::Effect;
-use crate::facts::{Claim, Kind, Rival, Source};
+use crate::facts::{Claim, Kind, Name, Rival, Source};
 use crate::mhc::facts::{
     CLUSTER_KIND, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, MACHINE_KIND, Machine, MachineCheck, MachinePolicy, Repair,
 };
@@ -68,10 +70,11 @@ impl Draft<'_> {
     /// Who repairs machines of the control plane by other means than their owner has to know about etcd.
     fn needs_etcd(&self, check: &MachineCheck, policy: &MachinePolicy) -> bool {
         let world = self.world;
-        let is_control_plane = |machine: &Machine| {
-            let node = machine.node.as_ref().and_then(|node| world.nodes.get(node));
-            machine.is_control_plane() || node.is_some_and(|known| known.is_control_plane)
-        };
+        // A few of many thousands, and every plan asks.
+        let masters: BTreeSet<&Name> =
+            world.nodes.iter().filter(|(_, known)| known.is_control_plane).map(|(name, _)| name).collect();
+        let is_control_plane =
+            |machine: &Machine| machine.is_control_plane() || machine.node.as_ref().is_some_and(|node| masters.contains(node));
         policy.repair != Repair::Owner && targets(world, check, policy).any(is_control_plane)
     }
 

@@ -125,7 +125,7 @@ impl Stage {
         self.cluster.start_process("controller", command)
     }
 
-    /// Until the check's status counts all nodes as healthy. Whoever calls sets the limit.
+    /// Until the check's status counts all nodes as healthy, and all machines say so. Whoever calls sets the limit.
     pub async fn until_synced(&self) -> Result<()> {
         let mut ticks = interval(Duration::from_millis(200));
         loop {
@@ -136,6 +136,22 @@ impl Stage {
                 Subjects::Machines => &check["status"]["currentHealthy"],
             };
             if *healthy == json!(self.nodes) {
+                break;
+            }
+        }
+        if self.subjects == Subjects::Nodes {
+            return Ok(());
+        }
+        // A list of all machines is much to ask for.
+        let mut ticks = interval(Duration::from_secs(2));
+        loop {
+            ticks.tick().await;
+            let all: Value = api::get(&self.api, MACHINES).await?;
+            let is_marked = |machine: &Value| {
+                let conditions = machine["status"]["conditions"].as_array();
+                conditions.is_some_and(|all| all.iter().any(|condition| condition["type"] == "HealthCheckSucceeded"))
+            };
+            if all["items"].as_array().is_some_and(|items| items.iter().all(is_marked)) {
                 return Ok(());
             }
         }
