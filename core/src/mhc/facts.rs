@@ -184,6 +184,25 @@ impl Machine {
         }
     }
 
+    /// What is the same on a neighbour need not be kept twice; and every plan compares it on every machine, where what takes
+    /// long is to fetch what is scattered over the memory.
+    pub fn share_texts(&mut self, other: &Machine) {
+        let share = |own: &mut Name, other: &Name| {
+            if *own == *other {
+                *own = other.clone();
+            }
+        };
+        self.labels.share_keys(&other.labels);
+        share(&mut self.place.namespace, &other.place.namespace);
+        for (own, other) in self.boards.iter_mut().zip(&other.boards) {
+            for pair in own.slots.iter_mut().zip(&other.slots) {
+                if let (Slot::At(_, own), Slot::At(_, other)) = pair {
+                    share(&mut own.reason, &other.reason);
+                }
+            }
+        }
+    }
+
     /// The condition of this type, if it is True: since when.
     pub fn is_true_since(&self, kind: &str) -> Option<Wall> {
         self.conditions.iter().find(|own| &*own.kind == kind && own.status == Status::True).map(|own| own.since)

@@ -208,8 +208,8 @@ impl World {
             return false;
         }
         self.flights.resolved(&EffectKey::PowerCycle(machine.place.clone()));
-        if let Some((_, known)) = self.fleet.machines.range(..=machine.place.clone()).next_back() {
-            machine.labels.share_keys(&known.labels);
+        if let Some((_, known)) = self.fleet.machines.range(..machine.place.clone()).next_back() {
+            machine.share_texts(known);
         }
         self.fleet.date(&mut machine, now.wall);
         self.fleet.machines.insert(machine.place.clone(), machine.clone()).is_none_or(|before| before != machine)

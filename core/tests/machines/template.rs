@@ -32,6 +32,22 @@ fn a_remediation_is_made_and_removed() {
     assert_eq!(fleet.events_of("RemediationRemoved"), ["Machine m1", "MachineHealthCheck check"]);
 }
 
+#[test]
+fn a_hundred_repairs_come_before_what_is_written_about_them_in_one_patch_each() {
+    let mut fleet = templated(300, Amount::Percent(100));
+    let before = fleet.written.len();
+    (0..100).for_each(|n| fleet.breaks(&format!("n{n}")));
+    fleet.wait(310);
+    assert_eq!(fleet.remediations().len(), 100);
+    let written = &fleet.written[before..];
+    let creation = written.iter().rposition(|key| key.starts_with("Create")).expect("they were made");
+    let signing = written.iter().position(|key| key.starts_with("Sign")).expect("they were marked");
+    assert!(creation < signing, "the last is made with number {creation}, the first is marked with number {signing}");
+    assert_eq!(written.iter().filter(|key| key.starts_with("Sign")).count(), 100);
+    assert_eq!(fleet.signs("m99", Sign::HealthCheckSucceeded), ["False UnhealthyNode", "False UnhealthyNode"]);
+    assert_eq!(fleet.signs("m99", Sign::ExternallyRemediated), ["False WaitingForRemediation"]);
+}
+
 /// The reference ends its loop at the first machine that has one already.
 #[test]
 fn a_remediation_that_exists_does_not_starve_the_others() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::earlier::kind_on;
-use super::{kinds, targets};
+use super::{is_target, kinds};
 use crate::decision::Because;
 use crate::effect::Effect;
 use crate::facts::{Claim, Kind, Name, Rival, Source};
@@ -75,7 +75,8 @@ impl Draft<'_> {
             world.nodes.iter().filter(|(_, known)| known.is_control_plane).map(|(name, _)| name).collect();
         let is_control_plane =
             |machine: &Machine| machine.is_control_plane() || machine.node.as_ref().is_some_and(|node| masters.contains(node));
-        policy.repair != Repair::Owner && targets(world, check, policy).any(is_control_plane)
+        let mut machines = world.fleet.machines_in(check.place.flavour, &check.place.namespace);
+        policy.repair != Repair::Owner && machines.any(|machine| is_control_plane(machine) && is_target(machine, check, policy))
     }
 
     fn watch_cluster(&mut self, check: &MachineCheck) {

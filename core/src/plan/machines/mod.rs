@@ -225,6 +225,11 @@ pub fn targets<'a>(world: &'a World, check: &'a MachineCheck, policy: &'a Machin
     machines.filter(move |machine| is_target(machine, check, policy))
 }
 
+/// Could the check watch over the machine, if it selects it?
+pub fn is_beside(check: &MachineCheck, machine: &Machine) -> bool {
+    check.place.flavour == machine.place.flavour && check.place.namespace == machine.place.namespace
+}
+
 /// People and programs can take a machine of Cluster API out of it.
 pub fn is_target(machine: &Machine, check: &MachineCheck, policy: &MachinePolicy) -> bool {
     let is_left_alone = match machine.place.flavour {

@@ -2,7 +2,7 @@
 
 use super::earlier::{Earlier, earlier};
 use super::find::is_here;
-use super::{Outcome, Reach, Round, Subject, only_waits_for_termination, remediation_key, sign};
+use super::{Outcome, Reach, Round, Subject, is_beside, is_target, only_waits_for_termination, remediation_key, sign};
 use crate::decision::{Because, Verdict};
 use crate::effect::{Creation, Effect, EffectKey, Owner};
 use crate::facts::{Name, ObjectKey, Status};
@@ -372,6 +372,11 @@ impl<'a> Draft<'a> {
         if check.policy.as_ref().is_ok_and(is_beside_all) {
             return None;
         }
+        // Nearly always it is the only one, and then nobody's labels have to be compared again.
+        let is_beside = |other: &&&MachineCheck| is_beside(other, subject.machine);
+        if self.able_checks.iter().find(is_beside).is_none_or(|oldest| oldest.place == check.place) {
+            return None;
+        }
         let owner = self.responsible(subject.machine).filter(|owner| owner.place != check.place)?;
         Some(format!("{MACHINE_CHECK_KIND} {}", owner.place).into())
     }
@@ -379,9 +384,7 @@ impl<'a> Draft<'a> {
     /// The oldest check that watches over the machine and is able to act.
     pub(crate) fn responsible(&self, machine: &Machine) -> Option<&'a MachineCheck> {
         let watches = |check: &&&MachineCheck| {
-            check.place.flavour == machine.place.flavour
-                && check.place.namespace == machine.place.namespace
-                && check.policy.as_ref().is_ok_and(|policy| super::is_target(machine, check, policy))
+            is_beside(check, machine) && check.policy.as_ref().is_ok_and(|policy| is_target(machine, check, policy))
         };
         self.able_checks.iter().find(watches).copied()
     }

@@ -4,10 +4,10 @@
 //! goes with the check that wrote it.
 
 use super::earlier::{Earlier, earlier};
-use super::{Round, Subject, find, is_target};
+use super::{Round, Subject, find, is_beside, is_target};
 use crate::effect::{Change, Edit, Effect, Signing, Target};
 use crate::facts::{Claim, Kind, Source, Status};
-use crate::mhc::facts::{Board, ClusterKey, Dialect, Flavour, Machine, MachineCheck, Posted, Repair, Sign, Slot, Style};
+use crate::mhc::facts::{Board, ClusterKey, Dialect, Flavour, Machine, Posted, Repair, Sign, Slot, Style};
 use crate::mhc::judge::{Finding, Judgement};
 use crate::mhc::status::{self, Post};
 use crate::nhc::Event;
@@ -162,10 +162,7 @@ impl<'a> Draft<'a> {
             if !is_marked || machine.marks.paused || is_in_paused_cluster(world, machine) {
                 continue;
             }
-            let is_beside = |check: &&MachineCheck| {
-                check.place.flavour == machine.place.flavour && check.place.namespace == machine.place.namespace
-            };
-            let mut beside = world.fleet.checks.values().filter(is_beside);
+            let mut beside = world.fleet.checks.values().filter(|check| is_beside(check, machine));
             if beside.clone().any(|check| check.policy.as_ref().is_ok_and(|policy| is_target(machine, check, policy))) {
                 continue;
             }
