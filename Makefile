@@ -41,7 +41,8 @@ test: ## Run every test, most of them against real Kubernetes parts
 	  echo "make test: going on, tests that need them are skipped (RESUS_REQUIRE_REAL=1 makes this a failure)" >&2
 	fi
 	result=0
-	cargo test --workspace || result=$$?
+	# All of them, so that one run shows everything that fails.
+	cargo test --workspace --no-fail-fast || result=$$?
 	skipped=$$(wc -l <"$$RESUS_SKIPPED_FILE")
 	if [ "$$skipped" -gt 0 ]; then
 	  echo "make test: $$skipped skipped:"
