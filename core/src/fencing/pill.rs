@@ -1,0 +1,423 @@
+//! What is the next step to fence a node, and why no further one?
+//!
+//! The controller's side, for one remediation. Everything that is decided here rests on plain reads and on answers to writes,
+//! each with the instant at which it was asked for; every write names the version that it was decided on. What a leader knows by
+//! itself, [`Watch`], is only how long it has known something: another leader begins to wait anew.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::lease::{Order, Seen};
+use super::roll::Roll;
+use super::terms::LOOK_AFTER;
+use crate::facts::{Name, Version};
+use crate::time::{Mono, Wall};
+
+/// A remediation by poison pill.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Case {
+    pub node: Name,
+    /// Its uid.
+    pub remediation: Name,
+    pub strategy: Strategy,
+    /// The remediation is being deleted: the node is well again, or somebody else takes over.
+    pub ending: bool,
+    /// As it stands in the remediation's status: written before the order is.
+    pub noted: Option<Noted>,
+    /// How long a node without a watchdog is waited for. It may raise a bound, never lower it.
+    pub safe_time: Option<Duration>,
+    /// Nodes without a watchdog are not released by time.
+    pub require_assured: bool,
+    pub word: Word,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    OutOfServiceTaint,
+    ResourceDeletion,
+    NodeDeletion,
+}
+
+/// The boot that must die, and when that was decided.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Noted {
+    pub boot: Name,
+    pub at: Wall,
+    /// What ran there was released, and is gone.
+    pub released: bool,
+}
+
+/// What is known of the node's end by other means than time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Word {
+    None,
+    /// F2: its BMC, known by the system's UUID, has said twice that it is off, and we keep it off.
+    KeptOff,
+    /// F3: a person says so.
+    Confirmed,
+}
+
+/// Something as it was read, and when it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Read<T> {
+    pub asked_at: Mono,
+    pub found: T,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    pub uid: Name,
+    pub version: Version,
+    pub boot: Name,
+    pub cordoned: bool,
+    pub hold: Hold,
+}
+
+/// Our taint on a node, or the one that says that it is out of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hold {
+    None,
+    Held,
+    Released,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pod {
+    pub uid: Name,
+    /// It has a deletionTimestamp.
+    pub marked: bool,
+    /// It tolerates the hold, so that Kubernetes does not mark it and a kubelet would start it.
+    pub tolerates: bool,
+    /// Of a DaemonSet, or a mirror of what the kubelet runs by itself: nobody runs it elsewhere.
+    pub local: bool,
+}
+
+/// What was read. None: not yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Facts {
+    pub node: Option<Read<Option<Node>>>,
+    pub lease: Option<Read<Option<Seen>>>,
+    pub roll: Option<Read<Roll>>,
+    /// The numbers of the roll that electors show.
+    pub acks: BTreeMap<Name, u64>,
+    /// The version of the kubelet's own Lease; it moves with each heartbeat.
+    pub kubelet: Option<Read<Option<Version>>>,
+    pub pods: Option<Read<Vec<Pod>>>,
+}
+
+/// For how long this leader has known what it waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Watch {
+    /// An order stands in the Lease with this uid, for this boot.
+    ordered: Option<(Name, Name, Mono)>,
+    /// Enough electors know of it.
+    acknowledged: Option<Mono>,
+    /// The hold stands, on this node, since when, and what the kubelet's Lease showed when that was known.
+    held: Option<Held>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Held {
+    node: Name,
+    at: Mono,
+    kubelet: Option<Read<Option<Version>>>,
+}
+
+/// What is to be done next. Each is one request, and names all that it rests on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Read these plainly.
+    Look(Looks),
+    Cordon(Version),
+    /// Write the boot and the time into the remediation's status.
+    Note {
+        boot: Name,
+    },
+    Order {
+        lease: Version,
+        order: Order,
+    },
+    /// The roll has to have the order.
+    Enter {
+        boot: Name,
+    },
+    Hold(Version),
+    /// Only now is anything released.
+    Commit(Version, Strategy),
+    DeletePods(Vec<Name>),
+    DeleteNode {
+        uid: Name,
+        version: Version,
+    },
+    /// Write into the remediation's status that all of it is released, so that nobody does it again.
+    NoteReleased,
+    /// Take the taints away.
+    Unhold(Version),
+    Uncordon(Version),
+    Wait {
+        why: Why,
+        until: Option<Mono>,
+    },
+    /// Nothing is left to do, but to wait until the node is well, or the remediation goes.
+    Done(Done),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Looks {
+    Node,
+    Lease,
+    Roll,
+    Acks,
+    Kubelet,
+    Pods,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Done {
+    /// What ran there was released.
+    Released,
+    /// It came back first: nothing was forced.
+    Back,
+    /// There is nothing left of the fencing.
+    Cleared,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// There is no agent in this boot: no Lease, or one of another boot.
+    NoAgent,
+    /// Its Lease promises nothing. Time proves nothing then.
+    NoPromise,
+    /// It has no watchdog, and the template demands one.
+    NotAssured,
+    /// So many of the electors with which it counts know of the order.
+    Acknowledging {
+        know: usize,
+        needed: usize,
+    },
+    /// The list with which it counts is lost.
+    ListLost,
+    /// It dies by then.
+    Dying,
+    /// The hold has to be seen by a kubelet that may just be booting.
+    Holding,
+    /// These have not been marked for deletion.
+    NotMarked {
+        pods: Vec<Name>,
+    },
+    /// These tolerate the hold: a kubelet would start them.
+    Tolerate {
+        pods: Vec<Name>,
+    },
+    NodeGone,
+    PodsLeaving,
+}
+
+impl Watch {
+    /// Takes note of what the facts show for the first time.
+    pub fn see(&mut self, case: &Case, facts: &Facts, now: Mono) {
+        let lease = found(&facts.lease).and_then(Option::as_ref);
+        // Whoever gave it, it is for this boot.
+        let order = case.noted.as_ref().zip(lease).filter(|(noted, lease)| lease.orders(&noted.boot));
+        self.ordered = match (order, self.ordered.take()) {
+            (Some((noted, lease)), Some((uid, boot, at))) if uid == lease.uid && boot == noted.boot => Some((uid, boot, at)),
+            (Some((noted, lease)), _) => Some((lease.uid.clone(), noted.boot.clone(), now)),
+            (None, _) => None,
+        };
+        let enough = lease.is_some_and(|lease| matches!(acknowledgements(case, lease, facts), Acks::Enough));
+        self.acknowledged = if enough { self.acknowledged.or(Some(now)) } else { None };
+        let node = found(&facts.node).and_then(Option::as_ref).filter(|node| node.hold == Hold::Held);
+        self.held = match (node, self.held.take()) {
+            (Some(node), Some(held)) if held.node == node.uid => {
+                // The first that was asked for after the hold was known: from then on it must not move.
+                let kubelet = held.kubelet.or_else(|| facts.kubelet.clone().filter(|read| read.asked_at >= held.at));
+                Some(Held { kubelet, ..held })
+            }
+            (Some(node), _) => Some(Held { node: node.uid.clone(), at: now, kubelet: None }),
+            (None, _) => None,
+        };
+    }
+
+    pub fn next(&self, case: &Case, facts: &Facts, now: Mono) -> Step {
+        let Some(node) = found(&facts.node) else { return Step::Look(Looks::Node) };
+        let Some(node) = node else { return without_node(case) };
+        match (node.hold, case.ending) {
+            (Hold::Released, _) => release(case, node, facts),
+            (Hold::None | Hold::Held, true) => undo(node),
+            (Hold::None | Hold::Held, false) => self.fence(case, node, facts, now),
+        }
+    }
+
+    fn fence(&self, case: &Case, node: &Node, facts: &Facts, now: Mono) -> Step {
+        let Some(noted) = &case.noted else {
+            return if node.cordoned { Step::Note { boot: node.boot.clone() } } else { Step::Cordon(node.version.clone()) };
+        };
+        if noted.released {
+            return if node.hold == Hold::None { Step::Done(Done::Released) } else { Step::Unhold(node.version.clone()) };
+        }
+        if node.boot != noted.boot {
+            return Step::Done(Done::Back);
+        }
+        if !node.cordoned {
+            return Step::Cordon(node.version.clone());
+        }
+        let Some(lease) = found(&facts.lease) else { return Step::Look(Looks::Lease) };
+        match self.is_dead(case, noted, lease.as_ref(), facts, now) {
+            Err(step) => step,
+            Ok(()) => self.release_safely(case, node, lease.as_ref(), facts, now),
+        }
+    }
+
+    /// F1, F2 or F3: is it certain that the boot has ended?
+    fn is_dead(&self, case: &Case, noted: &Noted, lease: Option<&Seen>, facts: &Facts, now: Mono) -> Result<(), Step> {
+        let wait = |why: Why, until: Option<Mono>| Err(Step::Wait { why, until });
+        let by_other_means = case.word != Word::None;
+        let lease = match lease {
+            Some(lease) if lease.claim.boot == noted.boot => lease,
+            Some(_) | None if by_other_means => return Ok(()),
+            Some(_) | None => return wait(Why::NoAgent, None),
+        };
+        let order = Order { boot: noted.boot.clone(), remediation: case.remediation.clone() };
+        let Some((_, _, ordered_at)) = self.ordered.as_ref().filter(|_| lease.orders(&noted.boot)) else {
+            return Err(Step::Order { lease: lease.version.clone(), order });
+        };
+        if by_other_means {
+            return Ok(());
+        }
+        let entered = found(&facts.roll).map(|roll| roll.entry(&case.node, &noted.boot).is_some());
+        match entered {
+            None => return Err(Step::Look(Looks::Roll)),
+            Some(false) => return Err(Step::Enter { boot: noted.boot.clone() }),
+            Some(true) => {}
+        }
+        let (since, bound) = match lease.claim.bound {
+            Some(bound) => match (acknowledgements(case, lease, facts), self.acknowledged) {
+                (Acks::Enough, Some(known_at)) => (known_at.max(*ordered_at), bound.max(case.safe_time.unwrap_or_default())),
+                (Acks::Enough, None) => return wait(Why::Dying, None),
+                (Acks::Lost, _) => return wait(Why::ListLost, None),
+                (Acks::Few { know, needed }, _) => return wait(Why::Acknowledging { know, needed }, None),
+            },
+            None if lease.claim.assured => return wait(Why::NoPromise, None),
+            None if case.require_assured => return wait(Why::NotAssured, None),
+            None => (*ordered_at, case.safe_time.unwrap_or(SAFE_TIME)),
+        };
+        let dead_at = since.after(bound);
+        if now >= dead_at { Ok(()) } else { wait(Why::Dying, Some(dead_at)) }
+    }
+
+    /// Hold, look, commit: another boot may have begun meanwhile.
+    fn release_safely(&self, case: &Case, node: &Node, lease: Option<&Seen>, facts: &Facts, now: Mono) -> Step {
+        let Some(held) = self.held.as_ref().filter(|held| node.hold == Hold::Held && held.node == node.uid) else {
+            return Step::Hold(node.version.clone());
+        };
+        let Some(kubelet_then) = &held.kubelet else { return Step::Look(Looks::Kubelet) };
+        let look_at = held.at.max(kubelet_then.asked_at).after(LOOK_AFTER);
+        if now < look_at {
+            return Step::Wait { why: Why::Holding, until: Some(look_at) };
+        }
+        // Everything once more, asked for after that.
+        let is_late = |asked_at: Option<Mono>| asked_at.is_some_and(|at| at >= look_at);
+        let looks = [
+            (Looks::Node, is_late(facts.node.as_ref().map(|read| read.asked_at))),
+            (Looks::Lease, is_late(facts.lease.as_ref().map(|read| read.asked_at))),
+            (Looks::Kubelet, is_late(facts.kubelet.as_ref().map(|read| read.asked_at))),
+            (Looks::Pods, is_late(facts.pods.as_ref().map(|read| read.asked_at))),
+        ];
+        if let Some((look, _)) = looks.into_iter().find(|(_, is_late)| !is_late) {
+            return Step::Look(look);
+        }
+        let has_moved = facts.kubelet.as_ref().is_some_and(|read| read.found != kubelet_then.found);
+        if has_moved {
+            return Step::Done(Done::Back);
+        }
+        // Whoever was ordered has to be the one that is looked at; without a Lease there was no order to obey.
+        if case.word == Word::None && self.ordered.as_ref().map(|(uid, ..)| uid) != lease.map(|lease| &lease.uid) {
+            return Step::Wait { why: Why::NoAgent, until: None };
+        }
+        match unready(case, found(&facts.pods).map_or(&[], Vec::as_slice)) {
+            Some(why) => Step::Wait { why, until: None },
+            None => Step::Commit(node.version.clone(), case.strategy),
+        }
+    }
+}
+
+/// By our hand it goes only when all of it was released.
+fn without_node(case: &Case) -> Step {
+    match &case.noted {
+        _ if case.ending => Step::Done(Done::Cleared),
+        Some(noted) if noted.released => Step::Done(Done::Released),
+        Some(_) | None => Step::Wait { why: Why::NodeGone, until: None },
+    }
+}
+
+/// How long a node without a watchdog is waited for, as in the reference.
+const SAFE_TIME: Duration = Duration::from_secs(180);
+
+enum Acks {
+    Enough,
+    Few { know: usize, needed: usize },
+    Lost,
+}
+
+/// At least half of the electors with which the node counts, itself among them if it is one, have to know of the order: then more than
+/// half never say that they know of none.
+fn acknowledgements(case: &Case, lease: &Seen, facts: &Facts) -> Acks {
+    let Some(roll) = found(&facts.roll) else { return Acks::Lost };
+    let Some(entry) = roll.entry(&case.node, &lease.claim.boot) else { return Acks::Lost };
+    // Who names no list counts with none, and cannot win a vote.
+    if lease.claim.roll == 0 {
+        return Acks::Enough;
+    }
+    let Some(list) = roll.list(lease.claim.roll) else { return Acks::Lost };
+    let knows = |elector: &&Name| **elector != case.node && facts.acks.get(*elector).is_some_and(|number| *number >= entry.since);
+    let (know, needed) = (list.iter().filter(knows).count(), list.len().div_ceil(2));
+    if know >= needed { Acks::Enough } else { Acks::Few { know, needed } }
+}
+
+/// Which pods forbid to release the node?
+fn unready(case: &Case, pods: &[Pod]) -> Option<Why> {
+    let of =
+        |is: fn(&Pod) -> bool| pods.iter().filter(|pod| !pod.local && is(pod)).map(|pod| pod.uid.clone()).collect::<Vec<_>>();
+    let tolerate = of(|pod| pod.tolerates);
+    if !tolerate.is_empty() && case.word != Word::KeptOff {
+        return Some(Why::Tolerate { pods: tolerate });
+    }
+    let unmarked = of(|pod| !pod.tolerates && !pod.marked);
+    (!unmarked.is_empty()).then_some(Why::NotMarked { pods: unmarked })
+}
+
+/// It is committed: whatever happens now, it goes on until the pods are gone.
+fn release(case: &Case, node: &Node, facts: &Facts) -> Step {
+    let Some(pods) = found(&facts.pods) else { return Step::Look(Looks::Pods) };
+    let left: Vec<&Pod> = pods.iter().filter(|pod| !pod.local).collect();
+    match case.strategy {
+        _ if left.is_empty() => {}
+        // Kubernetes' own garbage collection deletes them, and detaches their volumes.
+        Strategy::OutOfServiceTaint => return Step::Wait { why: Why::PodsLeaving, until: None },
+        Strategy::ResourceDeletion | Strategy::NodeDeletion => {
+            return Step::DeletePods(left.into_iter().map(|pod| pod.uid.clone()).collect());
+        }
+    }
+    if !case.ending && case.noted.as_ref().is_some_and(|noted| !noted.released) {
+        return Step::NoteReleased;
+    }
+    match (case.strategy, case.ending) {
+        (Strategy::NodeDeletion, false) => Step::DeleteNode { uid: node.uid.clone(), version: node.version.clone() },
+        (Strategy::NodeDeletion | Strategy::OutOfServiceTaint | Strategy::ResourceDeletion, _) => {
+            Step::Unhold(node.version.clone())
+        }
+    }
+}
+
+/// Nothing was released: what we put on the node goes.
+fn undo(node: &Node) -> Step {
+    match (node.hold, node.cordoned) {
+        (Hold::Held | Hold::Released, _) => Step::Unhold(node.version.clone()),
+        (Hold::None, true) => Step::Uncordon(node.version.clone()),
+        (Hold::None, false) => Step::Done(Done::Cleared),
+    }
+}
+
+fn found<T>(read: &Option<Read<T>>) -> Option<&T> {
+    read.as_ref().map(|read| &read.found)
+}

@@ -1,0 +1,9 @@
+//! Agents among their peers: who lives, and who dies, when what is cut off?
+
+mod hall;
+mod heritage;
+mod outages;
+mod properties;
+mod release;
+mod stops;
+mod votes;
