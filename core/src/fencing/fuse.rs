@@ -49,4 +49,11 @@ impl Fuse {
     pub fn allows_feed(&self, now: Mono) -> bool {
         self.ends_at().is_some_and(|end| now <= end)
     }
+
+    /// See [`super::agent::Agent::rebased`].
+    #[must_use]
+    pub fn rebased(self, now: Mono) -> Fuse {
+        let proved_at = self.proved_at.filter(|_| self.allows_feed(now)).map(|at| at.shift(-now.0));
+        Fuse { proved_at, ..self }
+    }
 }

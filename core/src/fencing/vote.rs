@@ -90,6 +90,11 @@ impl Trial {
     pub fn wake_at(&self) -> Mono {
         self.ends_at
     }
+
+    /// See [`super::agent::Agent::rebased`].
+    pub fn rebase(&mut self, now: Mono) {
+        self.ends_at = self.ends_at.shift(-now.0);
+    }
 }
 
 impl Electorate {
@@ -178,6 +183,13 @@ impl Vote {
     /// When there is something to decide even if nobody says anything more.
     pub fn wake_at(&self) -> Mono {
         self.round_ends_at
+    }
+
+    /// See [`super::agent::Agent::rebased`].
+    pub fn rebase(&mut self, now: Mono) {
+        self.asked.values_mut().for_each(|at| *at = at.shift(-now.0));
+        self.first_asked_at = self.first_asked_at.shift(-now.0);
+        self.round_ends_at = self.round_ends_at.shift(-now.0);
     }
 
     fn round_is_over(&self, now: Mono) -> bool {

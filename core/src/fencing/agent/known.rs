@@ -3,13 +3,49 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Agent, Dog, Heritage, Standing, Word};
+use super::{Agent, Asking, Dog, Heritage, Poll, ROLL_EACH, Standing, TRIAL_EACH, Word};
 use crate::facts::Name;
 use crate::fencing::lease::Claim;
 use crate::fencing::vote::{Electorate, Reply};
 use crate::time::Mono;
 
 impl Agent {
+    /// The same agent at an instant zero, without what no longer matters: in a search of all that can happen only differences count, and
+    /// two that will do the same for ever are one.
+    #[must_use]
+    pub fn rebased(mut self, now: Mono) -> Agent {
+        let past =
+            |at: Mono, kept_for: Duration| Mono((at.0 - now.0).max(-i64::try_from(kept_for.as_millis()).unwrap_or(i64::MAX)));
+        let terms = self.terms;
+        self.asking = match self.asking {
+            Asking::Not => Asking::Not,
+            Asking::Reading { sent_at } => Asking::Reading { sent_at: past(sent_at, terms.proof_for + terms.renew_each) },
+            Asking::Writing { sent_at } => Asking::Writing { sent_at: past(sent_at, terms.proof_for + terms.renew_each) },
+        };
+        self.fuse = self.fuse.rebased(now);
+        self.next_request_at = past(self.next_request_at, Duration::ZERO);
+        self.roll_asked_at = self.roll_asked_at.map(|at| past(at, ROLL_EACH));
+        self.roll_due_at = past(self.roll_due_at, Duration::ZERO);
+        self.voted_at = self.voted_at.map(|at| past(at, terms.vote_each()));
+        self.next_trial_at = Mono(0).after(TRIAL_EACH);
+        self.heard_at = self.heard_at.map(|_| Mono(0));
+        if let Dog::Armed { fed_at } = &mut self.dog {
+            *fed_at = past(*fed_at, terms.feed_each());
+        }
+        match &mut self.poll {
+            None => self.polls_begun = 0,
+            Some(Poll::Vote(number, vote)) => {
+                vote.rebase(now);
+                (self.polls_begun, *number) = (1, 1);
+            }
+            Some(Poll::Trial(number, trial)) => {
+                trial.rebase(now);
+                (self.polls_begun, *number) = (1, 1);
+            }
+        }
+        self
+    }
+
     /// Too many requests in a row have failed.
     pub(super) fn is_cut_off(&self) -> bool {
         self.failures >= self.terms.failures_max
