@@ -1,6 +1,12 @@
 //! What do peers say, and what follows from it?
 
-use resus_core::fencing::agent::Cause;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use resus_core::facts::Name;
+use resus_core::fencing::agent::{Cause, Device};
+use resus_core::fencing::vote::{Electorate, Reply, Verdict, Vote};
+use resus_core::time::Mono;
 
 use crate::hall::Hall;
 
@@ -44,8 +50,8 @@ fn an_elector_that_forgot_says_nothing_until_it_has_read_the_roll() {
     hall.run_for(6);
     // Both others restart without API: whatever they were told is gone.
     hall.api_is_down = true;
-    hall.boot("n1", resus_core::fencing::agent::Device::Reliable);
-    hall.boot("n2", resus_core::fencing::agent::Device::Reliable);
+    hall.boot("n1", Device::Reliable);
+    hall.boot("n2", Device::Reliable);
     let since = hall.time;
     hall.run_for(120);
     let after = hall.first_reset("n0", since).expect("silence kills it");
@@ -62,4 +68,31 @@ fn many_nodes_without_api_do_not_drown_the_electors() {
     let each = hall.asked as f64 / 120.0 / 51.0;
     // For 5,000 nodes about 300 questions a second for each elector.
     assert!(each * 5000.0 / 300.0 < 450.0, "{each:.1} a second for each elector, of 300 nodes");
+}
+
+#[test]
+fn more_than_half_of_every_list_is_needed() {
+    // Lists of electors, who says that it has no API either, and whether that is enough for n0.
+    let table: [(&[&[usize]], &[usize], bool); 9] = [
+        (&[&[0]], &[], true),
+        (&[&[0, 1]], &[], false),
+        (&[&[0, 1]], &[1], true),
+        (&[&[0, 1, 2, 3]], &[1], false),
+        (&[&[0, 1, 2, 3]], &[1, 2], true),
+        (&[&[1, 2, 3]], &[1], false),
+        (&[&[1, 2, 3]], &[1, 2], true),
+        (&[&[0, 1, 2], &[0, 3, 4]], &[1], false),
+        (&[&[0, 1, 2], &[0, 3, 4]], &[1, 3], true),
+    ];
+    for (lists, say_so, enough) in table {
+        let name = |n: &usize| Name::from(format!("n{n}"));
+        let lists: Vec<BTreeSet<Name>> = lists.iter().map(|list| list.iter().map(name).collect()).collect();
+        let electorate = Electorate { me: name(&0), lists, counts_me: true };
+        let order: Vec<Name> = electorate.peers().into_iter().collect();
+        let mut vote = Vote::begin(electorate, order, false, 1, Duration::from_secs(4), Mono(0));
+        vote.ask(Mono(0));
+        say_so.iter().for_each(|n| vote.hear(&name(n), Reply::NoApi));
+        let expected = if enough { Verdict::Healthy { proved_at: Mono(0) } } else { Verdict::Undecided };
+        assert_eq!(vote.verdict(Mono(4000)), Some(expected), "{say_so:?} of {vote:?}");
+    }
 }
