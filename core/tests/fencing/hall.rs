@@ -276,7 +276,10 @@ impl Hall {
             let mut all = Vec::new();
             for (name, machine) in &mut self.machines {
                 if let Some(agent) = machine.agent.as_mut().filter(|_| !machine.starved) {
-                    all.extend(agent.turn(now, luck).into_iter().map(|act| (name.clone(), act)));
+                    let acts = agent.turn(now, luck);
+                    let death = acts.iter().position(|act| matches!(act, Act::Die(_)));
+                    assert!(death.is_none_or(|at| at + 1 == acts.len()), "{name} dies, and goes on: {acts:?}");
+                    all.extend(acts.into_iter().map(|act| (name.clone(), act)));
                 }
             }
             if all.is_empty() && self.later.first_key_value().is_none_or(|((at, _), _)| *at > self.time) {

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use resus_core::facts::{Name, Version};
-use resus_core::fencing::agent::{Act, Agent, Device, Failure, Heard, Memory, Start, Word};
+use resus_core::fencing::agent::{Act, Agent, Cause, Device, Failure, Heard, Memory, Start, Word};
 use resus_core::fencing::lease::{Claim, Seen};
 use resus_core::fencing::roll::Roll;
 use resus_core::fencing::terms::{Circumstances, Resets, Terms, WATCHDOG_FOR};
+use resus_core::fencing::vote::Reply;
 use resus_core::fencing::wire;
 use resus_core::time::Mono;
 
@@ -154,4 +155,30 @@ fn what_an_earlier_process_sent_may_still_be_stored() {
         );
         assert_eq!(last.is_some(), remembers, "who does not know what was promised does not open the device");
     }
+}
+
+/// The answers that condemn it come in the moment in which it would feed its watchdog.
+#[test]
+fn who_is_told_to_die_does_not_feed_once_more() {
+    let (mut agent, _, _, mut now) = promising();
+    let mut asked = None;
+    while asked.is_none() {
+        assert!(now.0 < 120_000, "it never asks its peers");
+        now = now.shift(1000);
+        for act in agent.turn(now, 0) {
+            match act {
+                Act::Read | Act::Renew(..) => agent.hear(Heard::Lease(Err(Failure::Lost)), now),
+                Act::Ask { vote, peers, trial: false } => asked = Some((vote, peers)),
+                _ => {}
+            }
+        }
+    }
+    let (vote, peers) = asked.expect("it does");
+    now = now.shift(3000);
+    for from in peers {
+        agent.hear(Heard::Replied { vote, from, reply: Word::Reply(Reply::Ordered), protocol: wire::PROTOCOL }, now);
+    }
+    let acts = agent.turn(now, 0);
+    assert!(acts.contains(&Act::Die(Cause::Voted)), "{acts:?}");
+    assert!(!acts.contains(&Act::Feed), "{acts:?}");
 }

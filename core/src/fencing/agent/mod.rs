@@ -388,8 +388,11 @@ impl Agent {
             End::Open | End::Foretold => {
                 self.answer(&mut acts);
                 self.ask_peers(&mut acts, now, luck);
-                self.ask_api(&mut acts, now);
-                self.tend_dog(&mut acts, now);
+                // Who has just been told to die does nothing more, above all no feeding.
+                if self.end != End::Sealed {
+                    self.ask_api(&mut acts, now);
+                    self.tend_dog(&mut acts, now);
+                }
             }
         }
         self.remember();
