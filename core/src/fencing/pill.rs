@@ -112,7 +112,7 @@ pub struct Watch {
     ordered: Option<(Name, Name, Mono)>,
     /// Enough electors know of it.
     acknowledged: Option<Mono>,
-    /// The hold stands, on this node, since when, and what the kubelet's Lease showed when that was known.
+    /// The hold stands, on this node, since when, and what the Leases of its kubelet and of its agent showed when that was known.
     held: Option<Held>,
 }
 
@@ -121,6 +121,7 @@ struct Held {
     node: Name,
     at: Mono,
     kubelet: Option<Read<Option<Version>>>,
+    lease: Option<Read<Option<Version>>>,
 }
 
 /// What is to be done next. Each is one request, and names all that it rests on.
@@ -166,8 +167,8 @@ pub enum Step {
 pub enum Looks {
     Node,
     Lease,
+    /// With the numbers that electors show.
     Roll,
-    Acks,
     Kubelet,
     Pods,
 }
@@ -230,10 +231,12 @@ impl Watch {
         self.held = match (node, self.held.take()) {
             (Some(node), Some(held)) if held.node == node.uid => {
                 // The first that was asked for after the hold was known: from then on it must not move.
-                let kubelet = held.kubelet.or_else(|| facts.kubelet.clone().filter(|read| read.asked_at >= held.at));
-                Some(Held { kubelet, ..held })
+                let is_after = |asked_at: Mono| asked_at >= held.at;
+                let kubelet = held.kubelet.or_else(|| facts.kubelet.clone().filter(|read| is_after(read.asked_at)));
+                let lease = held.lease.or_else(|| version(&facts.lease).filter(|read| is_after(read.asked_at)));
+                Some(Held { kubelet, lease, ..held })
             }
-            (Some(node), _) => Some(Held { node: node.uid.clone(), at: now, kubelet: None }),
+            (Some(node), _) => Some(Held { node: node.uid.clone(), at: now, kubelet: None, lease: None }),
             (None, _) => None,
         };
     }
@@ -311,7 +314,8 @@ impl Watch {
             return Step::Hold(node.version.clone());
         };
         let Some(kubelet_then) = &held.kubelet else { return Step::Look(Looks::Kubelet) };
-        let look_at = held.at.max(kubelet_then.asked_at).after(LOOK_AFTER);
+        let Some(lease_then) = &held.lease else { return Step::Look(Looks::Lease) };
+        let look_at = kubelet_then.asked_at.max(lease_then.asked_at).after(LOOK_AFTER);
         if now < look_at {
             return Step::Wait { why: Why::Holding, until: Some(look_at) };
         }
@@ -326,7 +330,8 @@ impl Watch {
         if let Some((look, _)) = looks.into_iter().find(|(_, is_late)| !is_late) {
             return Step::Look(look);
         }
-        let has_moved = facts.kubelet.as_ref().is_some_and(|read| read.found != kubelet_then.found);
+        let has_moved = facts.kubelet.as_ref().is_some_and(|read| read.found != kubelet_then.found)
+            || version(&facts.lease).is_some_and(|read| read.found != lease_then.found);
         if has_moved {
             return Step::Done(Done::Back);
         }
@@ -420,4 +425,8 @@ fn undo(node: &Node) -> Step {
 
 fn found<T>(read: &Option<Read<T>>) -> Option<&T> {
     read.as_ref().map(|read| &read.found)
+}
+
+fn version(lease: &Option<Read<Option<Seen>>>) -> Option<Read<Option<Version>>> {
+    lease.as_ref().map(|read| Read { asked_at: read.asked_at, found: read.found.as_ref().map(|lease| lease.version.clone()) })
 }

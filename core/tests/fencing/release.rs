@@ -115,7 +115,7 @@ impl Yard {
                 match looks {
                     Looks::Node => self.facts.node = self.read(self.node.clone()),
                     Looks::Lease => self.facts.lease = self.read(self.lease.clone()),
-                    Looks::Roll | Looks::Acks => {
+                    Looks::Roll => {
                         self.facts.roll = self.read(self.roll.clone());
                         self.facts.acks = self.acks.clone();
                     }
@@ -352,6 +352,22 @@ fn any_sign_of_life_means_that_it_is_back() {
     yard.kubelet = Some(Version("99".into()));
     assert_eq!(yard.wait(3600), Step::Done(Done::Back));
     assert!(!yard.is_released());
+}
+
+/// A person may be wrong about a node whose agent says something in another boot.
+#[test]
+fn a_lease_that_moves_after_the_hold_is_a_sign_of_life() {
+    for word in [Word::Confirmed, Word::KeptOff] {
+        let mut yard = Yard::new(Strategy::ResourceDeletion);
+        yard.lease.as_mut().expect("a Lease").claim.boot = "b0".into();
+        yard.case.word = word;
+        yard.wait(5);
+        assert!(yard.when("hold").is_some());
+        let version = yard.next_version();
+        yard.lease.as_mut().expect("a Lease").version = version;
+        assert_eq!(yard.wait(3600), Step::Done(Done::Back), "{word:?}");
+        assert!(!yard.is_released(), "{word:?}");
+    }
 }
 
 #[test]

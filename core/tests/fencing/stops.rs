@@ -61,6 +61,21 @@ fn another_process_lives_without_api_by_what_the_first_remembered() {
     assert!(hall.is_armed("n0"));
 }
 
+/// How often is renewed, and so what is promised, follows from the number of agents, which the roll tells.
+#[test]
+fn another_process_knows_how_many_agents_there_are() {
+    let mut hall = Hall::of(3);
+    (hall.roll.number, hall.roll.agents) = (2, 5000);
+    hall.run_for(90);
+    let larger = hall.terms.for_agents(5000).bound();
+    assert_eq!(hall.bound("n0"), Some(larger));
+    hall.kill_agent("n0");
+    hall.start_agent("n0");
+    hall.run_for(30);
+    assert_eq!(hall.bound("n0"), Some(larger), "also after a restart, though the roll is no news to it");
+    assert_eq!(hall.resets().len(), 0);
+}
+
 /// Each opening feeds the watchdog: a process that crashes again and again would feed it for ever.
 #[test]
 fn a_process_without_a_proof_of_its_own_does_not_open_the_device() {

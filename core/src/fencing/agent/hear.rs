@@ -81,6 +81,7 @@ impl Agent {
         }
         self.memory.roll = Some(roll.number);
         if roll.agents > 0 {
+            self.memory.agents = roll.agents;
             self.terms = self.terms.for_agents(roll.agents);
         }
     }

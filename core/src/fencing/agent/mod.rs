@@ -142,6 +142,7 @@ pub struct Memory {
     pub published: bool,
     /// The newest roll that was read. None: all orders may be unknown to us.
     pub roll: Option<u64>,
+    /// As it says, how many there are.
     pub agents: usize,
     /// Electors by the number of the roll, of every number that our Lease may show.
     pub lists: BTreeMap<u64, BTreeSet<Name>>,
@@ -310,6 +311,7 @@ impl Agent {
     pub fn new(start: Start, now: Mono) -> Agent {
         let Start { me, boot, terms, device, memory, relapsing_until } = start;
         let memory = memory.unwrap_or_default();
+        let terms = if memory.agents > 0 { terms.for_agents(memory.agents) } else { terms };
         Agent {
             fuse: Fuse::new(terms.proof_for),
             remembered: memory.clone(),
