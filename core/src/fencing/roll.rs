@@ -5,11 +5,16 @@
 //! know of an order, and after that no vote can be won against it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::facts::Name;
+use crate::time::Mono;
 
 /// Up to so many all agents are electors; of more, these are enough, and 5,000 that ask do not drown them.
 pub const ELECTORS_MAX: usize = 51;
+
+/// Who has not renewed its Lease for so long has no voice: machines that are off for long must not outvote those that run.
+const LIVING_FOR: Duration = Duration::from_secs(600);
 
 /// The number of agents is told in steps: that one more came is no news.
 const AGENTS_STEP: usize = 500;
@@ -72,6 +77,11 @@ impl Roll {
         let orders = kept.into_iter().chain(added.into_iter().map(entry)).collect();
         Some(Roll { number, agents, electors, earlier, orders })
     }
+}
+
+/// Does an agent that renewed its Lease then have a voice?
+pub fn is_living(renewed_at: Mono, now: Mono) -> bool {
+    now.since(renewed_at) < LIVING_FOR
 }
 
 /// All, or a few of each zone. Whoever is an elector stays one as long as it lives: each change costs everybody a renewal.

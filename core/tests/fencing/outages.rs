@@ -1,6 +1,6 @@
 //! The API is out of reach. Whose fault is it?
 
-use resus_core::fencing::agent::{Cause, Device};
+use resus_core::fencing::agent::{Cause, Device, Withheld};
 
 use crate::hall::{Hall, Refuses};
 
@@ -39,6 +39,16 @@ fn what_is_nobodys_own_fault_resets_nobody() {
             assert_eq!(hall.resets(), NOBODY, "{what}, {machines} machines");
         }
     }
+}
+
+/// Admission refuses it, or etcd is full.
+#[test]
+fn where_only_writes_fail_reading_proves_enough() {
+    let mut hall = Hall::of(3);
+    hall.part(&["n0"], &["n1", "n2"]);
+    hall.refuses = Refuses::Writes;
+    hall.run_for(3600);
+    assert_eq!(hall.resets(), NOBODY, "not even n0, which nobody hears");
 }
 
 /// 002's cause 1.
@@ -129,6 +139,21 @@ fn a_network_that_is_gone_for_less_than_the_life_of_a_proof_resets_nobody() {
     assert_eq!(hall.resets(), NOBODY);
 }
 
+/// Nobody can tell that from being alone.
+#[test]
+fn a_network_that_is_gone_for_longer_resets_everybody_once() {
+    let mut hall = Hall::of(3);
+    for node in ["n0", "n1", "n2"] {
+        hall.isolate(node);
+    }
+    let since = hall.time;
+    hall.run_for(3600);
+    for node in ["n0", "n1", "n2"] {
+        assert_eq!(hall.machines[node].resets.len(), 1, "{node}");
+        assert!(hall.first_reset(node, since) <= Some(seconds(&hall)), "{node}");
+    }
+}
+
 #[test]
 fn an_isolated_node_is_reset_once_and_then_waits() {
     let mut hall = Hall::of(3);
@@ -147,6 +172,16 @@ fn all_machines_that_power_up_before_the_api_wait_for_it() {
     hall.api_is_down = false;
     hall.run_for(60);
     assert!(hall.machines.keys().all(|name| hall.bound(name).is_some()));
+}
+
+/// It would stop when the process crashes, or is set not to reset.
+#[test]
+fn a_watchdog_that_proves_unreliable_is_as_good_as_none() {
+    let mut hall = Hall::empty(3);
+    hall.machine("n0").refuses_to_open = true;
+    hall.run_for(30);
+    assert_eq!((hall.bound("n0"), hall.leases["n0"].claim.assured), (None, false));
+    assert_eq!(hall.withheld("n0"), Some(Withheld::NoWatchdog));
 }
 
 #[test]

@@ -6,9 +6,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use resus_core::facts::Name;
 use resus_core::fencing::fuse::Fuse;
-use resus_core::fencing::terms::{Circumstances, Resets, Terms};
+use resus_core::fencing::terms::{Circumstances, LOOK_AFTER, Resets, Terms};
 use resus_core::fencing::vote::{Electorate, Reply, Verdict, Vote};
 use resus_core::time::Mono;
+
+/// As it is since Kubernetes 1.32; before it was shorter.
+const NODE_MONITOR_GRACE: Duration = Duration::from_secs(50);
 
 fn name(n: usize) -> Name {
     format!("n{n}").into()
@@ -88,6 +91,7 @@ proptest! {
         let terms = Terms::of(Circumstances { agents, watchdog_for: Duration::from_secs(dog), resets, virtual_machine });
         prop_assert_eq!(terms.check(), Ok(()));
         prop_assert_eq!(terms.keeps(terms.bound()), Ok(()));
+        prop_assert!(terms.bound() + LOOK_AFTER > NODE_MONITOR_GRACE, "Kubernetes collects only what it has found to be not ready");
         let bound = Duration::from_secs(bound);
         if let Some(proof_for) = terms.proof_under(bound) {
             prop_assert_eq!(Terms { proof_for, ..terms }.keeps(bound), Ok(()));

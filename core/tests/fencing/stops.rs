@@ -148,11 +148,38 @@ fn a_lease_that_somebody_deleted_is_made_again() {
 }
 
 #[test]
-fn a_machine_that_stood_still_asks_at_once() {
-    use resus_core::fencing::agent::Heard;
+fn what_cannot_be_disarmed_waits_for_the_next_process_as_long_as_it_can() {
+    for (seconds, resets) in [(6, 0), (12, 1)] {
+        let mut hall = Hall::empty(3);
+        hall.boot("n0", Device::Unstoppable);
+        hall.run_for(30);
+        hall.stop_agent("n0");
+        hall.run_for(1);
+        assert!(hall.machines["n0"].agent.is_none());
+        assert_eq!((hall.bound("n0"), hall.is_armed("n0")), (None, true), "nothing is promised, and it runs on");
+        hall.run_for(seconds - 1);
+        if resets == 0 {
+            hall.start_agent("n0");
+        }
+        hall.run_for(60);
+        assert_eq!(hall.resets().len(), resets, "the next one comes after {seconds} s");
+        assert!(hall.bound("n0").is_some());
+    }
+}
+
+/// A release that crashes when it is armed: each boot would end in a reset.
+#[test]
+fn who_was_reset_again_and_again_is_not_armed_for_a_while() {
     let mut hall = Hall::of(3);
-    let now = hall.now();
-    hall.machine("n0").agent.as_mut().expect("an agent").hear(Heard::Paused, now);
+    hall.relapsing_until = Some(hall.now().shift(3_600_000));
+    hall.boot("n0", Device::Reliable);
     hall.run_for(60);
-    assert_eq!(hall.resets().len(), 0);
+    assert_eq!(hall.withheld("n0"), Some(Withheld::Relapsing));
+    assert_eq!((hall.bound("n0"), hall.is_armed("n0")), (None, false));
+    hall.kill_agent("n0");
+    hall.run_for(60);
+    assert_eq!(hall.resets().len(), 0, "whatever becomes of its agent");
+    hall.start_agent("n0");
+    hall.run_for(3600);
+    assert!(hall.bound("n0").is_some() && hall.is_armed("n0"), "later it is tried again");
 }
