@@ -27,6 +27,10 @@ impl Mono {
         Mono(self.0.saturating_add(millis(wait)))
     }
 
+    pub fn before(self, wait: Duration) -> Mono {
+        Mono(self.0.saturating_sub(millis(wait)))
+    }
+
     /// How long ago `earlier` was; nothing if it is still to come.
     pub fn since(self, earlier: Mono) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

@@ -26,7 +26,7 @@ fn lease(version: &str, claim: Claim) -> Seen {
 }
 
 /// Answers everything but what concerns the Lease, and returns that.
-fn turn(agent: &mut Agent, memory: &mut Option<Memory>, fed: &mut Vec<i64>, now: Mono) -> Vec<Act> {
+pub fn turn(agent: &mut Agent, memory: &mut Option<Memory>, fed: &mut Vec<i64>, now: Mono) -> Vec<Act> {
     let mut left = Vec::new();
     for _ in 0..10 {
         for act in agent.turn(now, 0) {
@@ -55,7 +55,7 @@ fn turn(agent: &mut Agent, memory: &mut Option<Memory>, fed: &mut Vec<i64>, now:
 }
 
 /// A new agent, brought to the point where it has promised something and the answer is there; its Lease, and what it remembers.
-fn promising() -> (Agent, Seen, Option<Memory>, Mono) {
+pub fn promising() -> (Agent, Seen, Option<Memory>, Mono) {
     let (mut memory, mut fed, mut now) = (None, Vec::new(), Mono(0));
     let mut first = agent(None, now);
     let mut known: Option<Seen> = None;

@@ -1,5 +1,6 @@
 //! Agents among their peers: who lives, and who dies, when what is cut off?
 
+mod clocks;
 mod crowds;
 mod hall;
 mod heritage;

@@ -13,7 +13,8 @@ impl Agent {
             Asking::Reading { sent_at } => (sent_at, false),
             Asking::Writing { sent_at } => (sent_at, true),
         };
-        self.next_request_at = sent_at.after(self.terms.renew_each);
+        let is_outdated = std::mem::take(&mut self.outdated);
+        self.next_request_at = if is_outdated { now } else { sent_at.after(self.terms.renew_each) };
         match answer {
             Ok(seen) => {
                 // Whatever replaces an older version will be refused. What replaces this one may yet be stored.
@@ -38,8 +39,10 @@ impl Agent {
                     self.memory.orders.insert((self.me.clone(), self.boot.clone()));
                 } else if seen.proves(&self.boot) {
                     self.memory.published = true;
-                    self.fuse.prove(sent_at);
-                    self.end = End::Open;
+                    if !is_outdated {
+                        self.fuse.prove(sent_at);
+                        self.end = End::Open;
+                    }
                 }
                 self.lease = Standing::Seen(seen);
                 // An elector reads the roll at each renewal.
@@ -62,6 +65,16 @@ impl Agent {
                 self.failures = self.failures.saturating_add(1);
             }
         }
+    }
+
+    /// The machine stood still, and its clock with it: whatever was proved or asked before may be older than it looks.
+    pub(super) fn forget_proofs(&mut self, now: Mono) {
+        self.fuse.void();
+        self.outdated = self.asking != Asking::Not;
+        self.next_request_at = now;
+        self.poll.take_if(|poll| matches!(poll, Poll::Vote(..)));
+        // The watchdog is not fed until somebody answers: those who have been asking ask all, at once.
+        self.voted_at = self.voted_at.map(|at| at.min(now.before(self.terms.vote_each())));
     }
 
     pub(super) fn hear_roll(&mut self, answer: Result<Roll, Failure>, now: Mono) {

@@ -272,6 +272,8 @@ pub struct Agent {
     /// What an earlier process of this boot sent may be stored until something of ours is.
     heritage: Heritage,
     asking: Asking,
+    /// The machine stood still since then: what is answered was asked nobody knows when.
+    outdated: bool,
     /// What we know of our Lease may be old, or nothing: read before writing.
     reread: bool,
     /// What was written last, whether it was answered or not.
@@ -319,6 +321,7 @@ impl Agent {
             unanswered: Vec::new(),
             heritage: Heritage::Known { bound: memory.bound, numbers: memory.lists.keys().copied().collect() },
             asking: Asking::Not,
+            outdated: false,
             reread: true,
             written: None,
             next_request_at: now,
@@ -367,10 +370,7 @@ impl Agent {
             Heard::Armed => self.dog = Dog::Armed { fed_at: now },
             Heard::Unusable => self.dog = Dog::Unusable,
             Heard::Disarmed => self.dog = Dog::Shut,
-            Heard::Paused => {
-                self.fuse.void();
-                self.next_request_at = now;
-            }
+            Heard::Paused => self.forget_proofs(now),
             Heard::Stop => self.stopping = true,
         }
     }
