@@ -108,14 +108,21 @@ pub struct Facts {
 /// For how long this leader has known what it waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Watch {
-    /// An order stands in the Lease with this uid, for this boot.
-    ordered: Option<(Name, Name, Mono)>,
-    /// Enough electors know of it.
-    acknowledged: Option<Mono>,
-    /// The hold stands, on this node, since when, and what the Leases of its kubelet and of its agent showed when that was known.
+    ordered: Option<Ordered>,
     held: Option<Held>,
 }
 
+/// An order stands in the Lease with this uid, for this boot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Ordered {
+    lease: Name,
+    boot: Name,
+    at: Mono,
+    /// Since when enough electors are known to know of it. They never forget: who restarts says nothing until it has read the roll.
+    acknowledged_at: Option<Mono>,
+}
+
+/// The hold stands on this node, and what the Leases of its kubelet and of its agent showed when that was known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Held {
     node: Name,
@@ -220,13 +227,13 @@ impl Watch {
         let lease = found(&facts.lease).and_then(Option::as_ref);
         // Whoever gave it, it is for this boot.
         let order = case.noted.as_ref().zip(lease).filter(|(noted, lease)| lease.orders(&noted.boot));
-        self.ordered = match (order, self.ordered.take()) {
-            (Some((noted, lease)), Some((uid, boot, at))) if uid == lease.uid && boot == noted.boot => Some((uid, boot, at)),
-            (Some((noted, lease)), _) => Some((lease.uid.clone(), noted.boot.clone(), now)),
-            (None, _) => None,
-        };
-        let enough = lease.is_some_and(|lease| matches!(acknowledgements(case, lease, facts), Acks::Enough));
-        self.acknowledged = if enough { self.acknowledged.or(Some(now)) } else { None };
+        self.ordered = order.map(|(noted, lease)| {
+            let known = self.ordered.take().filter(|ordered| ordered.lease == lease.uid && ordered.boot == noted.boot);
+            let (at, acknowledged_at) = known.map_or((now, None), |known| (known.at, known.acknowledged_at));
+            let is_enough = || matches!(acknowledgements(case, lease, facts), Acks::Enough);
+            let acknowledged_at = acknowledged_at.or_else(|| is_enough().then_some(now));
+            Ordered { lease: lease.uid.clone(), boot: noted.boot.clone(), at, acknowledged_at }
+        });
         let node = found(&facts.node).and_then(Option::as_ref).filter(|node| node.hold == Hold::Held);
         self.held = match (node, self.held.take()) {
             (Some(node), Some(held)) if held.node == node.uid => {
@@ -281,7 +288,7 @@ impl Watch {
             Some(_) | None => return wait(Why::NoAgent, None),
         };
         let order = Order { boot: noted.boot.clone(), remediation: case.remediation.clone() };
-        let Some((_, _, ordered_at)) = self.ordered.as_ref().filter(|_| lease.orders(&noted.boot)) else {
+        let Some(ordered) = self.ordered.as_ref().filter(|_| lease.orders(&noted.boot)) else {
             return Err(Step::Order { lease: lease.version.clone(), order });
         };
         if by_other_means {
@@ -294,15 +301,15 @@ impl Watch {
             Some(true) => {}
         }
         let (since, bound) = match lease.claim.bound {
-            Some(bound) => match (acknowledgements(case, lease, facts), self.acknowledged) {
-                (Acks::Enough, Some(known_at)) => (known_at.max(*ordered_at), bound.max(case.safe_time.unwrap_or_default())),
-                (Acks::Enough, None) => return wait(Why::Dying, None),
-                (Acks::Lost, _) => return wait(Why::ListLost, None),
-                (Acks::Few { know, needed }, _) => return wait(Why::Acknowledging { know, needed }, None),
+            Some(bound) => match (ordered.acknowledged_at, acknowledgements(case, lease, facts)) {
+                (Some(known_at), _) => (known_at, bound.max(case.safe_time.unwrap_or_default())),
+                (None, Acks::Enough) => return wait(Why::Dying, None),
+                (None, Acks::Lost) => return wait(Why::ListLost, None),
+                (None, Acks::Few { know, needed }) => return wait(Why::Acknowledging { know, needed }, None),
             },
             None if lease.claim.assured => return wait(Why::NoPromise, None),
             None if case.require_assured => return wait(Why::NotAssured, None),
-            None => (*ordered_at, case.safe_time.unwrap_or(SAFE_TIME)),
+            None => (ordered.at, case.safe_time.unwrap_or(SAFE_TIME)),
         };
         let dead_at = since.after(bound);
         if now >= dead_at { Ok(()) } else { wait(Why::Dying, Some(dead_at)) }
@@ -336,7 +343,7 @@ impl Watch {
             return Step::Done(Done::Back);
         }
         // Whoever was ordered has to be the one that is looked at; without a Lease there was no order to obey.
-        if case.word == Word::None && self.ordered.as_ref().map(|(uid, ..)| uid) != lease.map(|lease| &lease.uid) {
+        if case.word == Word::None && self.ordered.as_ref().map(|ordered| &ordered.lease) != lease.map(|lease| &lease.uid) {
             return Step::Wait { why: Why::NoAgent, until: None };
         }
         match unready(case, found(&facts.pods).map_or(&[], Vec::as_slice)) {
