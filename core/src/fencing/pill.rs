@@ -122,7 +122,7 @@ struct Ordered {
     acknowledged_at: Option<Mono>,
 }
 
-/// The hold stands on this node, and what the Leases of its kubelet and of its agent showed when that was known.
+/// The hold stands on this node, whose boot is dead, and what the Leases of its kubelet and of its agent showed when that was known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Held {
     node: Name,
@@ -234,7 +234,9 @@ impl Watch {
             let acknowledged_at = acknowledged_at.or_else(|| is_enough().then_some(now));
             Ordered { lease: lease.uid.clone(), boot: noted.boot.clone(), at, acknowledged_at }
         });
-        let node = found(&facts.node).and_then(Option::as_ref).filter(|node| node.hold == Hold::Held);
+        // A hold that somebody put there sooner, on a node that still lives, is not looked at yet.
+        let is_dead = case.noted.as_ref().is_some_and(|noted| self.is_dead(case, noted, lease, facts, now).is_ok());
+        let node = found(&facts.node).and_then(Option::as_ref).filter(|node| node.hold == Hold::Held && is_dead);
         self.held = match (node, self.held.take()) {
             (Some(node), Some(held)) if held.node == node.uid => {
                 // The first that was asked for after the hold was known: from then on it must not move.

@@ -1,7 +1,7 @@
 //! What a leader knows may be old, and what it does may come late. What then?
 
 use resus_core::facts::Name;
-use resus_core::fencing::pill::{Done, Step, Strategy, Why, Word};
+use resus_core::fencing::pill::{Done, Hold, Step, Strategy, Watch, Why, Word};
 use resus_core::time::Wall;
 
 use crate::yard::{BOUND, Yard};
@@ -144,6 +144,25 @@ fn power_that_comes_back_before_the_commit_takes_the_word_of_the_bmc_back() {
     yard.wait(60);
     let after = yard.when("commit").zip(yard.when("order")).map(|(commit, order)| commit - order);
     assert!(after >= Some(BOUND_S), "as if there were no BMC: {after:?}");
+}
+
+/// It came back, and is still not well. Its kubelet sees the hold and ends the pods; if it does not, this boot is the next to die.
+#[test]
+fn a_node_that_came_back_unwell_keeps_the_hold_and_is_ordered_anew() {
+    let mut yard = Yard::new(Strategy::ResourceDeletion);
+    yard.wait(BOUND_S + 5);
+    yard.reboot();
+    assert_eq!(yard.wait(600), Step::Done(Done::Back));
+    assert_eq!(yard.node.as_ref().map(|node| node.hold), Some(Hold::Held));
+    assert!(!yard.is_released());
+
+    (yard.case.noted, yard.case.remediation, yard.watch) = (None, "another".into(), Watch::default());
+    let began = yard.time + 1;
+    yard.acks = ["y", "z"].map(|name| (Name::from(name), 9)).into();
+    yard.wait(200);
+    let order = yard.lease.as_ref().and_then(|lease| lease.order.clone()).expect("an order");
+    assert_eq!((&*order.boot, &*order.remediation), ("b2", "another"));
+    assert!(yard.when("commit") >= Some(began + BOUND_S), "{:?}", yard.done);
 }
 
 #[test]
