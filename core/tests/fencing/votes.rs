@@ -148,7 +148,7 @@ fn answers_count_between_versions_that_understand_each_other() {
         let mut hall = Hall::of(3);
         hall.protocols = ["n1", "n2"].map(|name| (name.into(), protocol)).into();
         hall.api_is_down = true;
-        hall.run_for(120);
+        hall.run_for(hall.terms.bound().as_secs() as i64);
         assert_eq!(hall.resets().len(), dead, "protocol {protocol}");
     }
 }
