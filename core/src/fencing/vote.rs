@@ -103,6 +103,11 @@ impl Electorate {
         self.lists.iter().flatten().filter(|name| **name != self.me).cloned().collect()
     }
 
+    /// Could a vote be won at all?
+    pub fn is_known(&self) -> bool {
+        !self.lists.is_empty() && self.lists.iter().all(|list| !list.is_empty())
+    }
+
     /// In every list that counts, more than half: whoever counts with another than we do is answered by the one that both know.
     fn is_majority(&self, says_so: impl Fn(&Name) -> bool) -> bool {
         let voices = |list: &BTreeSet<Name>| {

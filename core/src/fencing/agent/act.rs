@@ -90,7 +90,7 @@ impl Agent {
             self.polls_begun += 1;
             self.voted_at = Some(now);
             self.poll = Some(Poll::Vote(self.polls_begun, vote));
-        } else if self.poll.is_none() && now >= self.next_trial_at && self.memory.roll.is_some() {
+        } else if self.poll.is_none() && now >= self.next_trial_at && self.electorate().is_known() {
             let trial = Trial::begin(self.electorate(), self.terms.round_for, now);
             let peers = trial.peers();
             self.polls_begun += 1;
@@ -129,7 +129,11 @@ impl Agent {
             }
             Some((version, act)) => {
                 self.asking = Asking::Writing { sent_at: now };
-                self.unanswered.push((version, claim.clone()));
+                // While writes are refused and reads are not, the same is sent again and again.
+                let sent = (version, claim.clone());
+                if !self.unanswered.contains(&sent) {
+                    self.unanswered.push(sent);
+                }
                 self.written = Some(claim);
                 acts.push(act);
             }
@@ -192,6 +196,10 @@ impl Agent {
         let numbers = self.numbers();
         let newest = self.memory.roll;
         self.memory.lists.retain(|number, _| numbers.contains(number) || newest == Some(*number));
+        // That the Lease may name none has to be remembered, too: an empty list, which nobody can win.
+        if numbers.contains(&0) {
+            self.memory.lists.entry(0).or_default();
+        }
     }
 }
 

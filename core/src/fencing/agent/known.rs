@@ -17,6 +17,7 @@ impl Agent {
         let past =
             |at: Mono, kept_for: Duration| Mono((at.0 - now.0).max(-i64::try_from(kept_for.as_millis()).unwrap_or(i64::MAX)));
         let terms = self.terms;
+        self.failures = self.failures.min(terms.failures_max);
         self.asking = match self.asking {
             Asking::Not => Asking::Not,
             Asking::Reading { sent_at } => Asking::Reading { sent_at: past(sent_at, terms.proof_for + terms.renew_each) },
@@ -113,13 +114,13 @@ impl Agent {
         under.fold(self.terms.proof_for, Duration::min)
     }
 
-    /// The rolls that our Lease may name.
+    /// The rolls that our Lease may name. Zero is none, and nobody can win a vote in it: the controller counts on that.
     pub(super) fn numbers(&self) -> BTreeSet<u64> {
         let earlier = match &self.heritage {
             Heritage::Known { numbers, .. } => numbers.clone(),
             Heritage::Lost | Heritage::Over => BTreeSet::new(),
         };
-        self.claims().map(|claim| claim.roll).filter(|roll| *roll > 0).chain(earlier).collect()
+        self.claims().map(|claim| claim.roll).chain(earlier).collect()
     }
 
     pub(super) fn electorate(&self) -> Electorate {

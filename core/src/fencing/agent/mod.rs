@@ -144,7 +144,7 @@ pub struct Memory {
     pub roll: Option<u64>,
     /// As it says, how many there are.
     pub agents: usize,
-    /// Electors by the number of the roll, of every number that our Lease may show.
+    /// Electors by the number of the roll, of every number that our Lease may show; of zero there are none.
     pub lists: BTreeMap<u64, BTreeSet<Name>>,
     /// Nodes and boots. Nothing is ever taken out.
     pub orders: BTreeSet<(Name, Name)>,
@@ -430,6 +430,19 @@ impl Agent {
         match self.dog {
             Dog::Armed { .. } => Ok(self.terms.bound()),
             Dog::Shut | Dog::Opening | Dog::Disarming | Dog::Unusable => Err(Withheld::Starting),
+        }
+    }
+
+    /// When the request of the newest proof was sent.
+    pub fn proved_at(&self) -> Option<Mono> {
+        self.fuse.proved_at()
+    }
+
+    /// The number of the vote that is under way.
+    pub fn vote(&self) -> Option<u64> {
+        match &self.poll {
+            Some(Poll::Vote(number, _)) => Some(*number),
+            Some(Poll::Trial(..)) | None => None,
         }
     }
 
