@@ -112,17 +112,20 @@ pub struct Watch {
     held: Option<Held>,
 }
 
-/// An order stands in the Lease with this uid, for this boot.
+/// An order stands in this version of the Lease, for this boot. Nobody writes there any more, unless another has its name: what was ordered
+/// then was ordered anew.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Ordered {
     lease: Name,
+    version: Version,
     boot: Name,
     at: Mono,
     /// Since when enough electors are known to know of it. They never forget: who restarts says nothing until it has read the roll.
     acknowledged_at: Option<Mono>,
 }
 
-/// The hold stands on this node, whose boot is dead, and what the Leases of its kubelet and of its agent showed when that was known.
+/// The hold stands on this node, whose boot is dead and whose pods are marked, and what the Leases of its kubelet and of its agent showed when
+/// that was known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Held {
     node: Name,
@@ -228,15 +231,19 @@ impl Watch {
         // Whoever gave it, it is for this boot.
         let order = case.noted.as_ref().zip(lease).filter(|(noted, lease)| lease.orders(&noted.boot));
         self.ordered = order.map(|(noted, lease)| {
-            let known = self.ordered.take().filter(|ordered| ordered.lease == lease.uid && ordered.boot == noted.boot);
+            let is_known =
+                |known: &Ordered| (&known.lease, &known.version, &known.boot) == (&lease.uid, &lease.version, &noted.boot);
+            let known = self.ordered.take().filter(is_known);
             let (at, acknowledged_at) = known.map_or((now, None), |known| (known.at, known.acknowledged_at));
             let is_enough = || matches!(acknowledgements(case, lease, facts), Acks::Enough);
             let acknowledged_at = acknowledged_at.or_else(|| is_enough().then_some(now));
-            Ordered { lease: lease.uid.clone(), boot: noted.boot.clone(), at, acknowledged_at }
+            Ordered { lease: lease.uid.clone(), version: lease.version.clone(), boot: noted.boot.clone(), at, acknowledged_at }
         });
-        // A hold that somebody put there sooner, on a node that still lives, is not looked at yet.
+        // A hold that somebody put there sooner, on a node that still lives, is not looked at yet; nor is one that has not marked all pods,
+        // as a kubelet may heed their marks alone.
         let is_dead = case.noted.as_ref().is_some_and(|noted| self.is_dead(case, noted, lease, facts, now).is_ok());
-        let node = found(&facts.node).and_then(Option::as_ref).filter(|node| node.hold == Hold::Held && is_dead);
+        let is_ready = is_dead && found(&facts.pods).is_some_and(|pods| unready(case, pods).is_none());
+        let node = found(&facts.node).and_then(Option::as_ref).filter(|node| node.hold == Hold::Held && is_ready);
         self.held = match (node, self.held.take()) {
             (Some(node), Some(held)) if held.node == node.uid => {
                 // The first that was asked for after the hold was known: from then on it must not move.
@@ -248,6 +255,23 @@ impl Watch {
             (Some(node), _) => Some(Held { node: node.uid.clone(), at: now, kubelet: None, lease: None }),
             (None, _) => None,
         };
+    }
+
+    /// The same at an instant zero, where what is older than `kept_for` is not told apart: see [`super::agent::Agent::rebased`].
+    #[must_use]
+    pub fn rebased(mut self, now: Mono, kept_for: Duration) -> Watch {
+        let past = |at: Mono| at.shift(-now.0).max(Mono(0).shift(-i64::try_from(kept_for.as_millis()).unwrap_or(i64::MAX)));
+        if let Some(Ordered { at, acknowledged_at, .. }) = &mut self.ordered {
+            *at = past(*at);
+            *acknowledged_at = acknowledged_at.map(past);
+        }
+        if let Some(Held { at, kubelet, lease, .. }) = &mut self.held {
+            *at = past(*at);
+            for read in kubelet.iter_mut().chain(lease) {
+                read.asked_at = past(read.asked_at);
+            }
+        }
+        self
     }
 
     pub fn next(&self, case: &Case, facts: &Facts, now: Mono) -> Step {
@@ -319,9 +343,14 @@ impl Watch {
 
     /// Hold, look, commit: another boot may have begun meanwhile.
     fn release_safely(&self, case: &Case, node: &Node, lease: Option<&Seen>, facts: &Facts, now: Mono) -> Step {
-        let Some(held) = self.held.as_ref().filter(|held| node.hold == Hold::Held && held.node == node.uid) else {
+        if node.hold != Hold::Held {
             return Step::Hold(node.version.clone());
-        };
+        }
+        let Some(pods) = found(&facts.pods) else { return Step::Look(Looks::Pods) };
+        if let Some(why) = unready(case, pods) {
+            return Step::Wait { why, until: None };
+        }
+        let Some(held) = self.held.as_ref().filter(|held| held.node == node.uid) else { return Step::Look(Looks::Node) };
         let Some(kubelet_then) = &held.kubelet else { return Step::Look(Looks::Kubelet) };
         let Some(lease_then) = &held.lease else { return Step::Look(Looks::Lease) };
         let look_at = kubelet_then.asked_at.max(lease_then.asked_at).after(LOOK_AFTER);
@@ -348,10 +377,7 @@ impl Watch {
         if case.word == Word::None && self.ordered.as_ref().map(|ordered| &ordered.lease) != lease.map(|lease| &lease.uid) {
             return Step::Wait { why: Why::NoAgent, until: None };
         }
-        match unready(case, found(&facts.pods).map_or(&[], Vec::as_slice)) {
-            Some(why) => Step::Wait { why, until: None },
-            None => Step::Commit(node.version.clone(), case.strategy),
-        }
+        Step::Commit(node.version.clone(), case.strategy)
     }
 }
 
@@ -403,20 +429,35 @@ fn unready(case: &Case, pods: &[Pod]) -> Option<Why> {
 /// It is committed: whatever happens now, it goes on until the pods are gone.
 fn release(case: &Case, node: &Node, facts: &Facts) -> Step {
     let Some(pods) = found(&facts.pods) else { return Step::Look(Looks::Pods) };
-    let left: Vec<&Pod> = pods.iter().filter(|pod| !pod.local).collect();
-    match case.strategy {
-        _ if left.is_empty() => {}
-        // Kubernetes' own garbage collection deletes them, and detaches their volumes.
-        Strategy::OutOfServiceTaint => return Step::Wait { why: Why::PodsLeaving, until: None },
-        Strategy::ResourceDeletion | Strategy::NodeDeletion => {
-            return Step::DeletePods(left.into_iter().map(|pod| pod.uid.clone()).collect());
-        }
+    let (tolerating, others): (Vec<&Pod>, Vec<&Pod>) = pods.iter().filter(|pod| !pod.local).partition(|pod| pod.tolerates);
+    // What was bound here after the look may run, until Kubernetes has marked it: a kubelet starts nothing that is marked.
+    let (marked, unmarked): (Vec<&Pod>, Vec<&Pod>) = others.into_iter().partition(|pod| pod.marked);
+    let mut ours = Vec::new();
+    // Kubernetes' own garbage collection deletes what is marked on a node that is out of service, and detaches its volumes.
+    if case.strategy != Strategy::OutOfServiceTaint {
+        ours.extend(uids(&marked));
+    }
+    // What tolerates the hold is released only while the node is kept off. Otherwise it came after the commit, and may be running.
+    if case.word == Word::KeptOff {
+        ours.extend(uids(&tolerating));
+    }
+    if !ours.is_empty() {
+        return Step::DeletePods(ours);
+    }
+    if !marked.is_empty() {
+        return Step::Wait { why: Why::PodsLeaving, until: None };
+    }
+    if !unmarked.is_empty() {
+        return Step::Wait { why: Why::NotMarked { pods: uids(&unmarked) }, until: None };
     }
     if !case.ending && case.noted.as_ref().is_some_and(|noted| !noted.released) {
         return Step::NoteReleased;
     }
+    // Without its Node Kubernetes would delete what has come since.
     match (case.strategy, case.ending) {
-        (Strategy::NodeDeletion, false) => Step::DeleteNode { uid: node.uid.clone(), version: node.version.clone() },
+        (Strategy::NodeDeletion, false) if tolerating.is_empty() => {
+            Step::DeleteNode { uid: node.uid.clone(), version: node.version.clone() }
+        }
         (Strategy::NodeDeletion | Strategy::OutOfServiceTaint | Strategy::ResourceDeletion, _) => {
             Step::Unhold(node.version.clone())
         }
@@ -430,6 +471,10 @@ fn undo(node: &Node) -> Step {
         (Hold::None, true) => Step::Uncordon(node.version.clone()),
         (Hold::None, false) => Step::Done(Done::Cleared),
     }
+}
+
+fn uids(pods: &[&Pod]) -> Vec<Name> {
+    pods.iter().map(|pod| pod.uid.clone()).collect()
 }
 
 fn found<T>(read: &Option<Read<T>>) -> Option<&T> {

@@ -89,6 +89,18 @@ fn who_has_known_of_another_order_does_not_know_of_this_one() {
     assert!(!yard.is_released());
 }
 
+/// Another machine had its name for a moment and the order was gone: the old one took the name back, and was ordered again by another leader.
+#[test]
+fn an_order_that_was_given_again_is_waited_for_again() {
+    let mut yard = Yard::new(Strategy::ResourceDeletion);
+    yard.wait(80);
+    let version = yard.next_version();
+    yard.lease.as_mut().expect("a Lease").version = version;
+    let began = yard.time + 1;
+    yard.wait(200);
+    assert_eq!(yard.when("hold"), Some(began + BOUND_S));
+}
+
 #[test]
 fn a_lease_that_is_deleted_meanwhile_keeps_the_node_from_being_released() {
     for after in [1, 50, BOUND_S + 5] {
