@@ -15,7 +15,7 @@ use resus_core::fencing::roll::Roll;
 use resus_core::fencing::terms::Terms;
 use resus_core::fencing::wire;
 use resus_core::time::Mono;
-use stateright::{Checker, Model, Property};
+use stateright::{Checker, HasDiscoveries, Model, Property};
 
 const TICK: i64 = 1000;
 const NOW: Mono = Mono(0);
@@ -225,7 +225,7 @@ impl Model for Life {
         }
         // What replaces an older version is refused whenever it comes.
         let stands = state.lease.as_ref().map(|lease| lease.version.clone());
-        state.late.retain(|(version, _)| *version == stands);
+        state.late.retain(|(version, _)| *version == stands || is_unconditional(version.as_ref()));
         Some(state)
     }
 
@@ -371,7 +371,7 @@ impl State {
     }
 
     fn store(&mut self, version: Option<&Version>, claim: Claim) -> Result<Seen, Failure> {
-        if self.lease.as_ref().map(|lease| &lease.version) != version {
+        if self.lease.as_ref().map(|lease| &lease.version) != version && !is_unconditional(version) {
             return Err(Failure::Conflict);
         }
         let order = self.lease.as_ref().and_then(|lease| lease.order.clone());
@@ -397,9 +397,20 @@ impl State {
     }
 }
 
+/// Without a version a server stores whatever comes.
+fn is_unconditional(version: Option<&Version>) -> bool {
+    version.is_some_and(|version| version.0.is_empty())
+}
+
 #[test]
 fn nothing_runs_longer_than_was_promised() {
-    let checker = Life { faults: FAULTS }.checker().threads(2).target_state_count(STATES_MAX).spawn_bfs().join();
+    let checker = Life { faults: FAULTS }
+        .checker()
+        .threads(2)
+        .target_state_count(STATES_MAX)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .join();
     println!("life of a proof: {} states, {} of them different", checker.state_count(), checker.unique_state_count());
     assert!(checker.is_done() && checker.state_count() < STATES_MAX, "not all was searched");
     checker.assert_properties();
