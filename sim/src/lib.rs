@@ -9,6 +9,7 @@
 mod acts;
 pub mod api;
 pub mod clock;
+pub mod fencing;
 pub mod happening;
 pub mod ledger;
 pub mod liveness;
