@@ -198,6 +198,38 @@ fn pods_that_a_kubelet_would_start_keep_the_node_from_being_released() {
     assert!(yard.done.iter().any(|(_, what)| what == "delete pods db stubborn"), "not those of the node itself: {:?}", yard.done);
 }
 
+/// Kubernetes neither marks nor deletes what tolerates its taint: without us it would stay on a node that is off, for ever.
+#[test]
+fn out_of_service_what_tolerates_the_taint_is_deleted_while_the_node_is_kept_off() {
+    let mut yard = Yard::new(Strategy::OutOfServiceTaint);
+    yard.pods = vec![pod("stubborn", false, true, false), pod("db", true, false, false)];
+    yard.case.word = Word::KeptOff;
+    assert_eq!(yard.wait(60), Step::Wait { why: Why::PodsLeaving, until: None });
+    assert_eq!(yard.deeds().last(), Some(&"delete pods stubborn"));
+}
+
+/// The node is up again, and something that tolerates everything was put there since: nobody has released that.
+#[test]
+fn what_came_after_the_commit_is_not_deleted() {
+    for strategy in [Strategy::OutOfServiceTaint, Strategy::ResourceDeletion, Strategy::NodeDeletion] {
+        let mut yard = Yard::new(strategy);
+        while !yard.is_released() {
+            yard.watch.see(&yard.case, &yard.facts, yard.now());
+            let step = yard.watch.next(&yard.case, &yard.facts, yard.now());
+            if matches!(step, Step::Wait { .. }) {
+                yard.time += 1;
+                yard.look_at_all();
+            }
+            yard.carry_out(step);
+        }
+        yard.pods = vec![pod("stubborn", false, true, false)];
+        yard.look_at_all();
+        yard.wait(60);
+        assert_eq!(yard.pods.len(), 1, "{strategy:?}: {:?}", yard.done);
+        assert_eq!(yard.node.as_ref().map(|node| node.hold), Some(Hold::None), "{strategy:?}: its Node stays, too");
+    }
+}
+
 #[test]
 fn another_leader_waits_anew() {
     let mut yard = Yard::new(Strategy::ResourceDeletion);
