@@ -20,7 +20,7 @@ pub enum Reset {
 impl Site {
     pub fn power_on(&mut self, m: usize) {
         let machine = &mut self.machines[m];
-        if machine.power != Power::Off || machine.kept_off {
+        if machine.power != Power::Off || machine.kept_off.is_some() {
             return;
         }
         machine.power = Power::Booting;

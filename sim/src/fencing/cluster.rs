@@ -7,6 +7,7 @@ use resus_core::facts::Name;
 use resus_core::fencing::pill::{Case, Hold, Pod, Strategy, Word};
 
 use super::machine::Power;
+use super::net::LATE_MAX;
 use super::scenario::Workload;
 use super::site::{Event, Site};
 use super::store::{PodObject, Remediation};
@@ -204,20 +205,20 @@ impl Site {
 
     /// F2: who is kept off stays off until everything on it was released, or its remediation is gone.
     fn let_go(&mut self) {
+        let now = self.agenda.now();
         for m in 0..self.machines.len() {
             let machine = &self.machines[m];
-            if !machine.kept_off {
-                continue;
-            }
-            let is_over = match self.store.remediations.get(&machine.name) {
-                None => true,
-                Some(own) => {
-                    let held = self.store.nodes.get(&machine.name).map_or(Hold::None, |node| node.shown.hold);
-                    own.case.noted.as_ref().is_some_and(|noted| noted.released) && held == Hold::None
-                }
-            };
+            let Some(remediation) = &machine.kept_off else { continue };
+            let known = self.store.remediations.get(&machine.name).filter(|own| own.case.remediation == *remediation);
+            let is_over = known.is_none_or(|own| {
+                let held = self.store.nodes.get(&machine.name).map_or(Hold::None, |node| node.shown.hold);
+                let is_released = own.case.noted.as_ref().is_some_and(|noted| noted.released) && held == Hold::None;
+                // Nobody has acted on the word for so long that nobody will.
+                let is_taken_back = own.case.word == Word::None && self.healed && now >= self.scenario.heals_at + LATE_MAX;
+                is_released || is_taken_back
+            });
             if is_over && machine.power == Power::Off {
-                self.machines[m].kept_off = false;
+                self.machines[m].kept_off = None;
                 self.power_on(m);
             }
         }

@@ -60,6 +60,8 @@ struct File {
     facts: Facts,
     is_busy: bool,
     reviewed_at: Millis,
+    /// Something was refused, or got lost: nothing more is done on what is known.
+    is_stale: bool,
     last: Option<Step>,
 }
 
@@ -183,33 +185,18 @@ impl Site {
         let Some(file) = own.files.get_mut(node).filter(|file| !file.is_busy) else { return };
         file.watch.see(&file.case, &file.facts, mono);
         let step = file.watch.next(&file.case, &file.facts, mono);
-        let Some(errand) = file.errand(&step, now) else { return };
         if file.last.as_ref() != Some(&step) {
             self.trace.count(step_word(&step));
         }
-        file.last = Some(step.clone());
-        match step {
-            Step::Enter { .. } => {
-                // The roll is counted anew, and then read.
-                file.facts.roll = None;
-                own.counted_at = 0;
-            }
-            Step::Look(_)
-            | Step::Cordon(_)
-            | Step::Note { .. }
-            | Step::Order { .. }
-            | Step::Hold(_)
-            | Step::Commit(..)
-            | Step::DeletePods(_)
-            | Step::DeleteNode { .. }
-            | Step::NoteReleased
-            | Step::Unhold(_)
-            | Step::Uncordon(_)
-            | Step::Wait { .. }
-            | Step::Done(_) => {
-                file.is_busy = true;
-                self.send(replica, errand);
-            }
+        if matches!(step, Step::Enter { .. }) {
+            // Whoever counts finds the order.
+            own.counted_at = 0;
+        }
+        let errand = file.errand(&step, now);
+        file.last = Some(step);
+        if let Some(errand) = errand {
+            file.is_busy = true;
+            self.send(replica, errand);
         }
     }
 
@@ -253,7 +240,7 @@ impl Site {
                 }
             }
             Errand::Count => self.count(replica, outcome),
-            Errand::WriteRoll(..) => own.has_counted(now),
+            Errand::WriteRoll(..) => (own.counting, own.counted_at) = (false, now),
             Errand::Remove { node, .. } => {
                 if let Some(file) = own.files.get_mut(node) {
                     file.is_busy = false;
@@ -263,15 +250,15 @@ impl Site {
                 if let Some(file) = own.files.get_mut(node) {
                     (file.is_busy, file.reviewed_at) = (false, now);
                     if let Outcome::Facts(facts) = outcome {
-                        file.facts = *facts;
+                        (file.facts, file.is_stale) = (*facts, false);
                     }
                 }
                 self.drive(replica, node);
             }
-            Errand::Step { node, step, .. } => {
+            Errand::Step { node, .. } => {
                 if let Some(file) = own.files.get_mut(node) {
                     file.is_busy = false;
-                    file.learn(step, outcome, asked_at);
+                    file.learn(outcome, asked_at);
                 }
                 self.drive(replica, node);
             }
@@ -295,7 +282,10 @@ impl Site {
         };
         match next {
             Some(errand) => self.send(replica, errand),
-            None => self.control.replicas[replica].has_counted(now),
+            None => {
+                let own = &mut self.control.replicas[replica];
+                (own.counting, own.counted_at) = (false, now);
+            }
         }
     }
 
@@ -350,19 +340,13 @@ impl Replica {
                 facts: Facts::default(),
                 is_busy: false,
                 reviewed_at: 0,
+                is_stale: false,
                 last: None,
             });
             // An answer to a write may have overtaken it.
             if !version.is_older_than(&file.version) {
                 (file.case, file.version) = (case, version);
             }
-        }
-    }
-
-    fn has_counted(&mut self, now: Millis) {
-        (self.counting, self.counted_at) = (false, now);
-        for file in self.files.values_mut() {
-            file.facts.roll = None;
         }
     }
 }
@@ -373,13 +357,13 @@ impl File {
         let node = self.case.node.clone();
         let review = (now - self.reviewed_at >= REVIEWS_EACH).then_some(Errand::Review { node: node.clone() });
         match step {
+            _ if self.is_stale => Some(Errand::Review { node }),
             Step::Done(Done::Cleared) if self.case.ending => Some(Errand::Remove { node, version: self.version.clone() }),
-            Step::Wait { .. } | Step::Done(_) => review,
+            Step::Enter { .. } | Step::Wait { .. } | Step::Done(_) => review,
             Step::Look(_)
             | Step::Cordon(_)
             | Step::Note { .. }
             | Step::Order { .. }
-            | Step::Enter { .. }
             | Step::Hold(_)
             | Step::Commit(..)
             | Step::DeletePods(_)
@@ -399,7 +383,7 @@ impl File {
         self.case.word == Word::None && lease.is_some_and(|lease| lease.claim.bound.is_none() && !lease.claim.assured)
     }
 
-    fn learn(&mut self, step: &Step, outcome: Outcome, asked_at: Mono) {
+    fn learn(&mut self, outcome: Outcome, asked_at: Mono) {
         let facts = &mut self.facts;
         match outcome {
             Outcome::Facts(found) => {
@@ -416,23 +400,8 @@ impl File {
             Outcome::Node(found) => facts.node = Some(Read { asked_at, found }),
             Outcome::Lease(found) => facts.lease = Some(Read { asked_at, found }),
             Outcome::Remediation(Remediation { version, case, .. }) => (self.case, self.version) = (case, version),
-            // Whatever it was about has to be read again.
-            Outcome::Done | Outcome::Failed(_) => match step {
-                Step::Order { .. } => facts.lease = None,
-                Step::DeletePods(_) => facts.pods = None,
-                Step::Look(_)
-                | Step::Cordon(_)
-                | Step::Note { .. }
-                | Step::Enter { .. }
-                | Step::Hold(_)
-                | Step::Commit(..)
-                | Step::DeleteNode { .. }
-                | Step::NoteReleased
-                | Step::Unhold(_)
-                | Step::Uncordon(_)
-                | Step::Wait { .. }
-                | Step::Done(_) => facts.node = None,
-            },
+            // Whatever it was about has to be read again. What is known stays known: how long we have known it counts.
+            Outcome::Done | Outcome::Failed(_) => self.is_stale = true,
             Outcome::Remediations(_) | Outcome::Census(_) => {}
         }
     }

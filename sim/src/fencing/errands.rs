@@ -104,7 +104,7 @@ impl Site {
     fn carry_out_errand(&mut self, errand: &Errand, asked_at: Mono) -> Outcome {
         let now = self.agenda.now();
         match errand {
-            Errand::List => Outcome::Remediations(self.store.remediations.values().cloned().collect()),
+            Errand::List => Outcome::Remediations(self.store.remediations()),
             Errand::Count => Outcome::Census(self.store.census(now)),
             Errand::WriteRoll(version, roll) => done(self.store.write_roll(version, roll.clone())),
             Errand::Review { node } => Outcome::Facts(Box::new(self.review(node, asked_at))),

@@ -93,6 +93,7 @@ impl Site {
             Kind::LeaseDeleted => self.store.leases.remove(&name).is_some(),
             Kind::KeptOff => self.keep_off(m),
             Kind::Confirmed => self.confirm(m),
+            Kind::PodDeleted => self.delete_pod(),
         };
         if happens {
             self.trace.count(kind.word());
@@ -111,7 +112,7 @@ impl Site {
                 (&[Kind::AllCutOff, Kind::ApiDown, Kind::LeaderFrozen, Kind::Stopped, Kind::Isolated, Kind::KeptOff], 10 * SECOND)
             }
             Cue::Acknowledged => (&[Kind::AllCutOff, Kind::AllCutOff, Kind::Forgetful, Kind::LeaderFrozen], 3 * SECOND),
-            Cue::Held => (&[Kind::LeaderFrozen, Kind::LeaderKilled, Kind::Ended, Kind::Isolated], 16 * SECOND),
+            Cue::Held => (&[Kind::LeaderFrozen, Kind::LeaderKilled, Kind::Ended, Kind::Isolated, Kind::PodDeleted], 20 * SECOND),
             Cue::Booted => (&[Kind::Isolated, Kind::KubeletDies, Kind::Crashed], 40 * SECOND),
             Cue::Stopped => (&[Kind::Isolated, Kind::CutOff], 3 * SECOND),
             Cue::RenewalLate => (&[Kind::Stopped], 3 * SECOND),
@@ -150,7 +151,10 @@ impl Site {
         for m in 0..self.machines.len() {
             let machine = &mut self.machines[m];
             (machine.cut_until, machine.mute_until, machine.kubelet.dead_until) = (0, 0, 0);
-            let processes = machine.processes;
+            let (processes, is_kept_off) = (machine.processes, machine.kept_off.is_some());
+            if is_kept_off {
+                self.say_word(m, Word::None);
+            }
             self.power_on(m);
             self.agenda.after(3 * SECOND, Event::AgentStarts(m, processes));
         }
@@ -234,10 +238,9 @@ impl Site {
     /// F2.
     fn keep_off(&mut self, m: usize) -> bool {
         let name = self.machines[m].name.clone();
-        if !self.store.remediations.get(&name).is_some_and(|own| !own.case.ending) || self.machines[m].kept_off {
-            return false;
-        }
-        self.machines[m].kept_off = true;
+        let remediation = self.store.remediations.get(&name).filter(|own| !own.case.ending).map(|own| &own.case.remediation);
+        let Some(remediation) = remediation.filter(|_| self.machines[m].kept_off.is_none()) else { return false };
+        self.machines[m].kept_off = Some(remediation.clone());
         self.reset(m, Reset::Fault("kept off"), BMC_READS_FOR);
         let boot = self.machines[m].boot;
         self.agenda.after(BMC_READS_FOR, Event::BmcSpeaks(m, boot));
@@ -246,9 +249,21 @@ impl Site {
 
     pub fn bmc_speaks(&mut self, m: usize, boot: u64) {
         let machine = &self.machines[m];
-        if machine.kept_off && machine.power == Power::Off && machine.boot == boot {
+        let known = self.store.remediations.get(&machine.name).map(|own| &own.case.remediation);
+        let is_meant = machine.kept_off.is_some() && machine.kept_off.as_ref() == known;
+        if is_meant && machine.power == Power::Off && machine.boot == boot {
             self.say_word(m, Word::KeptOff);
         }
+    }
+
+    /// As for an update: its kubelet ends it, and then it is made anew. Mostly the one that no taint moves.
+    fn delete_pod(&mut self) -> bool {
+        let last = self.scenario.workloads.len() - 1;
+        let workload = if self.luck.echoes.chance(50) { last } else { self.luck.echoes.below(last + 1) };
+        let pod = self.store.pods.values_mut().find(|pod| pod.workload == workload && pod.node.is_some());
+        let Some(pod) = pod else { return false };
+        pod.shown.marked = true;
+        true
     }
 
     /// F3: a person has looked. It is about the boot that was noted.

@@ -23,8 +23,8 @@ pub struct Machine {
     /// Counts the boots, also the one that is under way.
     pub boot: u64,
     pub power: Power,
-    /// Its BMC keeps it off until its remediation is over.
-    pub kept_off: bool,
+    /// Its BMC keeps it off until this remediation is over.
+    pub kept_off: Option<Name>,
     pub clock: Clock,
     /// It stands still, and its clock and its watchdog with it.
     pub paused_until: Millis,
@@ -107,7 +107,7 @@ impl Machine {
             spec,
             boot: 0,
             power: Power::Off,
-            kept_off: false,
+            kept_off: None,
             clock,
             paused_until: 0,
             next_pause_at: 0,

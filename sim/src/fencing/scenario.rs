@@ -101,6 +101,7 @@ pub enum Kind {
     LeaseDeleted,
     KeptOff,
     Confirmed,
+    PodDeleted,
 }
 
 /// What happens to machine `at` (or to all), for how long.
@@ -137,7 +138,7 @@ impl Cue {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 22] = [
+    pub const ALL: [Kind; 23] = [
         Kind::CutOff,
         Kind::Isolated,
         Kind::Mute,
@@ -160,6 +161,7 @@ impl Kind {
         Kind::LeaseDeleted,
         Kind::KeptOff,
         Kind::Confirmed,
+        Kind::PodDeleted,
     ];
 
     pub fn word(self) -> &'static str {
@@ -186,6 +188,7 @@ impl Kind {
             Kind::LeaseDeleted => "lease deleted",
             Kind::KeptOff => "kept off by its bmc",
             Kind::Confirmed => "confirmed by a person",
+            Kind::PodDeleted => "pod deleted by its owner",
         }
     }
 
@@ -205,7 +208,7 @@ impl Kind {
             Kind::LeaderFrozen => (10, 180),
             Kind::LeaderKilled => (1, 30),
             Kind::KubeletDies => (60, 300),
-            Kind::Mistaken | Kind::Ended | Kind::LeaseDeleted | Kind::KeptOff | Kind::Confirmed => (0, 0),
+            Kind::Mistaken | Kind::Ended | Kind::LeaseDeleted | Kind::KeptOff | Kind::Confirmed | Kind::PodDeleted => (0, 0),
         };
         rng.within(from * SECOND..=to * SECOND)
     }
@@ -215,7 +218,7 @@ pub fn draw(seed: u64) -> Scenario {
     let mut rng = Rng::of(seed, "fencing");
     let machines = machines(&mut Rng::of(seed, "fencing machines"));
     let workloads = workloads(&mut Rng::of(seed, "fencing workloads"), machines.len());
-    let heals_at = rng.within(4 * MINUTE..=8 * MINUTE);
+    let heals_at = rng.within(5 * MINUTE..=12 * MINUTE);
     let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|_| rng.chance(60)).collect();
     let faults = faults(&mut Rng::of(seed, "fencing faults"), &kinds, machines.len(), heals_at);
     let echoes = Cue::ALL.map(|_| *rng.pick(&[0, 0, 30, 80]).unwrap_or(&0));
@@ -266,7 +269,7 @@ fn machines(rng: &mut Rng) -> Vec<Spec> {
 fn workloads(rng: &mut Rng, machines: usize) -> Vec<Workload> {
     let plain = machines.min(6) + rng.below(2);
     let mut all = vec![Workload::Plain; plain];
-    if rng.chance(20) {
+    if rng.chance(40) {
         all.push(Workload::Stubborn);
     }
     if rng.chance(20) {
@@ -302,7 +305,7 @@ fn habits(rng: &mut Rng) -> Habits {
 }
 
 fn faults(rng: &mut Rng, kinds: &[Kind], machines: usize, heals_at: Millis) -> Vec<(Millis, Fault)> {
-    let count = rng.within(1..=8);
+    let count = rng.within(1..=12);
     let mut all = Vec::new();
     for _ in 0..count {
         let Some(kind) = rng.pick(kinds).copied() else { break };

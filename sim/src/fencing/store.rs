@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use resus_core::facts::{Name, Version};
 use resus_core::fencing::agent::Failure;
 use resus_core::fencing::lease::{Claim, Order, Seen};
-use resus_core::fencing::pill::{Case, Hold, Node, Noted, Pod};
+use resus_core::fencing::pill::{Case, Hold, Node, Noted, Pod, Strategy, Word};
 use resus_core::fencing::roll::{Roll, Voter};
 use resus_core::time::Wall;
 
@@ -195,6 +195,25 @@ impl Store {
         fits(&remediation.version, version)?;
         self.remediations.remove(node);
         Ok(())
+    }
+
+    /// Those that are there, and what was left on nodes by whoever was late: it is over, and has to be undone.
+    pub fn remediations(&self) -> Vec<Remediation> {
+        let is_marked = |node: &NodeObject| node.shown.cordoned || node.shown.hold != Hold::None;
+        let left = self.nodes.iter().filter(|(name, node)| is_marked(node) && !self.remediations.contains_key(*name));
+        let case = |name: &Name, node: &NodeObject| Case {
+            node: name.clone(),
+            remediation: "nobody's".into(),
+            strategy: if node.out_of_service { Strategy::OutOfServiceTaint } else { Strategy::ResourceDeletion },
+            ending: true,
+            noted: None,
+            safe_time: None,
+            require_assured: false,
+            word: Word::None,
+        };
+        let nobodys =
+            left.map(|(name, node)| Remediation { version: node.shown.version.clone(), case: case(name, node), mistaken: false });
+        self.remediations.values().cloned().chain(nobodys).collect()
     }
 
     pub fn write_roll(&mut self, version: &Version, roll: Roll) -> Result<(), Failure> {
