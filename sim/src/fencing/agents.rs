@@ -17,6 +17,9 @@ const STOPS_WITHIN: Millis = 30 * SECOND;
 /// Turns at one instant; more mean that something is done again and again.
 const TURNS_MAX: usize = 20;
 
+/// Before the end of the last proof of a node that was cut off, the last feeds are begun.
+const LAST_FEEDS: Millis = 8 * SECOND;
+
 /// A request of an agent, on its way to the API.
 pub struct Call {
     pub machine: usize,
@@ -211,12 +214,14 @@ impl Site {
     fn stalls_until(&mut self, m: usize) -> Option<Millis> {
         let now = self.agenda.now();
         let percent = self.net.weather.feed_late;
-        let is_cut = self.machines[m].cut_until > now;
-        if !self.luck.machines.chance(if is_cut { percent } else { percent / 10 }) {
+        let machine = &self.machines[m];
+        let proof_for = millis(machine.spec.terms.proof_for);
+        let is_last = machine.cut_until > now && (proof_for - LAST_FEEDS..=proof_for).contains(&(now - machine.cut_at));
+        if !self.luck.machines.chance(if is_last { percent } else { percent / 10 }) {
             return None;
         }
         let bites_at = self.machines[m].dog.as_ref()?.bites_at;
-        let until = if self.luck.machines.chance(60) {
+        let until = if is_last || self.luck.machines.chance(60) {
             bites_at - self.luck.machines.within(1..=300)
         } else {
             self.luck.machines.within(now..=bites_at)
@@ -366,7 +371,7 @@ impl Site {
         if is_late {
             self.trace.count(if stored.is_ok() { "late write stored" } else { "late write refused" });
         }
-        self.judge_lease(m, &stored, is_late);
+        self.judge_lease(m, &stored);
         Heard::Lease(stored)
     }
 }

@@ -10,7 +10,7 @@ use resus_core::fencing::agent::Failure;
 use resus_core::fencing::pill::{Case, Done, Facts, Read, Step, Watch, Why, Word};
 use resus_core::time::Mono;
 
-use super::errands::{Errand, Outcome};
+use super::errands::{Errand, Outcome, Weight};
 use super::machine::Clock;
 use super::net::Route;
 use super::site::{Event, Site};
@@ -208,7 +208,11 @@ impl Site {
             return;
         }
         let term = own.term;
-        let late = if errand.writes() { self.net.weather.control_late } else { 0 };
+        let late = match errand.weight() {
+            Weight::Reads => 0,
+            Weight::Prepares => self.net.weather.control_late / 4,
+            Weight::Decides => self.net.weather.control_late,
+        };
         let Route { arrives_in, answers_in } = self.net.route(&mut self.luck.control, late);
         let gives_up_at = now + ANSWERS_WITHIN;
         let Some(arrives_in) = arrives_in else { return };

@@ -49,13 +49,32 @@ pub enum Outcome {
     Failed(Failure),
 }
 
+/// How much harm does it do when it comes late?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    Reads,
+    Prepares,
+    /// It marks or releases something.
+    Decides,
+}
+
 impl Errand {
-    /// Writes come late where that hurts; reads that come late are just lost.
-    pub fn writes(&self) -> bool {
+    pub fn weight(&self) -> Weight {
         match self {
-            Errand::List | Errand::Count | Errand::Review { .. } => false,
-            Errand::WriteRoll(..) | Errand::Remove { .. } => true,
-            Errand::Step { step, .. } => !matches!(step, Step::Look(_)),
+            Errand::List | Errand::Count | Errand::Review { .. } => Weight::Reads,
+            Errand::WriteRoll(..) | Errand::Remove { .. } => Weight::Prepares,
+            Errand::Step { step, .. } => match step {
+                Step::Look(_) | Step::Wait { .. } | Step::Done(_) => Weight::Reads,
+                Step::Cordon(_) | Step::Note { .. } | Step::Order { .. } | Step::Enter { .. } | Step::NoteReleased => {
+                    Weight::Prepares
+                }
+                Step::Hold(_)
+                | Step::Commit(..)
+                | Step::DeletePods(_)
+                | Step::DeleteNode { .. }
+                | Step::Unhold(_)
+                | Step::Uncordon(_) => Weight::Decides,
+            },
         }
     }
 }
@@ -81,7 +100,7 @@ impl Site {
         }
         let asked_at = self.control.replicas[replica].clock.read(sent_at);
         let outcome = self.carry_out_errand(&errand, asked_at);
-        if errand.writes() {
+        if errand.weight() != Weight::Reads {
             let is_stored = !matches!(outcome, Outcome::Failed(_));
             if self.control.is_deposed(replica) {
                 self.trace.count(if is_stored { "deposed leader's write stored" } else { "deposed leader's write refused" });

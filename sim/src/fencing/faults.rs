@@ -103,6 +103,13 @@ impl Site {
 
     /// Faults follow where they hurt.
     pub fn echo(&mut self, cue: Cue, m: usize) {
+        if let Some(sequel) = self.scenario.plot.and_then(|plot| plot.sequel(cue)).filter(|_| self.sequels_left > 0) {
+            self.sequels_left -= 1;
+            let wait = self.luck.echoes.within(sequel.wait.0..=sequel.wait.1);
+            let (kind, lasts_for) = (sequel.kind, sequel.lasts_for);
+            self.follow(Fault { kind, machine: m, other: m, lasts_for }, wait);
+            return;
+        }
         let percent = Cue::ALL.iter().position(|own| *own == cue).map_or(0, |at| self.scenario.echoes[at]);
         if self.healed || !self.luck.echoes.chance(percent) {
             return;
@@ -129,18 +136,21 @@ impl Site {
             (Cue::RenewalLate, Kind::Stopped) => drawn.lasts_for = drawn.lasts_for.max(60 * SECOND),
             (_, _) => {}
         }
-        if kind == Kind::Forgetful {
-            // All who know are those who forget.
-            for other in (0..self.machines.len()).filter(|other| *other != m) {
-                let machine = other;
-                let forgets = Fault { machine, lasts_for: self.luck.echoes.within(0..=3 * SECOND), ..drawn };
-                self.agenda.after(wait, Event::Fault(forgets));
-            }
-            let cut = Fault { kind: Kind::AllCutOff, lasts_for: 240 * SECOND, ..drawn };
-            self.agenda.after(wait, Event::Fault(cut));
+        self.follow(drawn, wait);
+    }
+
+    fn follow(&mut self, fault: Fault, wait: Millis) {
+        if fault.kind != Kind::Forgetful {
+            self.agenda.after(wait, Event::Fault(fault));
             return;
         }
-        self.agenda.after(wait, Event::Fault(drawn));
+        // All who know are those who forget, and nobody can tell them again.
+        let cut = Fault { kind: Kind::AllCutOff, lasts_for: 240 * SECOND, ..fault };
+        self.agenda.after(wait, Event::Fault(cut));
+        for machine in (0..self.machines.len()).filter(|other| *other != fault.machine) {
+            let lasts_for = self.luck.echoes.within(0..=3 * SECOND);
+            self.agenda.after(wait, Event::Fault(Fault { machine, lasts_for, ..fault }));
+        }
     }
 
     pub fn heal(&mut self) {
@@ -162,7 +172,11 @@ impl Site {
     }
 
     fn cut_off(&mut self, m: usize, until: Millis) {
+        let now = self.agenda.now();
         let machine = &mut self.machines[m];
+        if machine.cut_until <= now {
+            machine.cut_at = now;
+        }
         machine.cut_until = until.max(machine.cut_until);
         self.echo(Cue::CutOff, m);
     }

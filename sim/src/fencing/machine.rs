@@ -43,7 +43,8 @@ pub struct Machine {
     /// What the simulator has done since the last feed that explains a reset.
     pub excuse: Option<&'static str>,
     own_resets: Vec<Millis>,
-    /// The network between it and the API.
+    /// The network between it and the API was cut then, until then.
+    pub cut_at: Millis,
     pub cut_until: Millis,
     /// Its requests arrive, the answers do not.
     pub mute_until: Millis,
@@ -120,6 +121,7 @@ impl Machine {
             recorded: None,
             excuse: None,
             own_resets: Vec::new(),
+            cut_at: 0,
             cut_until: 0,
             mute_until: 0,
         }

@@ -15,6 +15,7 @@ mod kubelet;
 mod machine;
 mod net;
 mod oracle;
+pub mod plots;
 pub mod scenario;
 mod site;
 mod store;

@@ -9,10 +9,12 @@ use resus_core::facts::Name;
 use resus_core::fencing::agent::Failure;
 use resus_core::fencing::lease::Seen;
 use resus_core::fencing::pill::Hold;
+use resus_core::fencing::roll::Entry;
 
 use super::boots::Reset;
 use super::scenario::{Cue, Workload};
 use super::site::Site;
+use super::store::AgentLease;
 
 #[derive(Default)]
 pub struct Oracle {
@@ -22,6 +24,8 @@ pub struct Oracle {
     unassured: BTreeSet<Name>,
     /// Pods that were taken out of the API by force.
     forced: BTreeSet<Name>,
+    /// Boots whose order enough electors know.
+    acknowledged: BTreeSet<Name>,
 }
 
 impl Oracle {
@@ -93,17 +97,30 @@ impl Site {
     }
 
     /// A Lease was written.
-    pub fn judge_lease(&mut self, m: usize, stored: &Result<Seen, Failure>, _is_late: bool) {
+    pub fn judge_lease(&mut self, m: usize, stored: &Result<Seen, Failure>) {
         let Ok(seen) = stored else { return };
-        let knows =
-            |entry: &resus_core::fencing::roll::Entry| entry.node != self.machines[m].name && entry.since <= seen.claim.roll;
-        if let Some(entry) = self.store.roll.orders.iter().find(|entry| knows(entry)) {
-            let ordered = self.by_name[&entry.node];
-            self.echo(Cue::Acknowledged, ordered);
+        // Its renewal may have made it so many that know of an order.
+        let (roll, number) = (&self.store.roll, seen.claim.roll);
+        let is_known = |entry: &&Entry| {
+            let knows = |(node, lease): (&Name, &AgentLease)| *node != entry.node && lease.seen.claim.roll >= entry.since;
+            let know = self.store.leases.iter().filter(|lease| knows(*lease)).count();
+            entry.since <= number && entry.node != self.machines[m].name && know >= roll.electors.len().div_ceil(2)
+        };
+        if let Some(Entry { node, boot, .. }) = roll.orders.iter().find(is_known).cloned() {
+            self.acknowledged(&node, &boot);
         }
         match seen.claim.bound {
             Some(_) => self.trace.count("promised"),
             None => self.trace.count("nothing promised"),
+        }
+    }
+
+    /// Told once of each order.
+    fn acknowledged(&mut self, node: &Name, boot: &Name) {
+        if self.oracle.acknowledged.insert(boot.clone()) {
+            self.trace.count("acknowledged");
+            self.tell(format!("enough know that {boot} is to end"));
+            self.echo(Cue::Acknowledged, self.by_name[node]);
         }
     }
 

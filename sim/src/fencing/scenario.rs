@@ -8,6 +8,7 @@ use std::time::Duration;
 use resus_core::fencing::agent::Device;
 use resus_core::fencing::terms::{Circumstances, Resets, Terms, WATCHDOG_FOR};
 
+use super::plots::{self, Plot};
 use crate::clock::{MINUTE, Millis, SECOND};
 use crate::rng::Rng;
 
@@ -21,6 +22,7 @@ pub struct Scenario {
     pub kinds: Vec<Kind>,
     pub faults: Vec<(Millis, Fault)>,
     pub heals_at: Millis,
+    pub plot: Option<Plot>,
     /// In percent: how often a cue is taken up.
     pub echoes: [u32; Cue::ALL.len()],
 }
@@ -224,7 +226,13 @@ pub fn draw(seed: u64) -> Scenario {
     let echoes = Cue::ALL.map(|_| *rng.pick(&[0, 0, 30, 80]).unwrap_or(&0));
     let weather = weather(&mut Rng::of(seed, "fencing weather"));
     let habits = habits(&mut Rng::of(seed, "fencing habits"));
-    Scenario { seed, machines, workloads, weather, habits, kinds, faults, heals_at, echoes }
+    let mut scenario = Scenario { seed, machines, workloads, weather, habits, kinds, faults, heals_at, plot: None, echoes };
+    let mut rng = Rng::of(seed, "fencing plots");
+    if rng.chance(50) {
+        let plot = Plot::ALL[rng.below(Plot::ALL.len())];
+        plots::set_up(&mut scenario, plot, &mut rng);
+    }
+    scenario
 }
 
 fn machines(rng: &mut Rng) -> Vec<Spec> {
@@ -241,7 +249,7 @@ fn machines(rng: &mut Rng) -> Vec<Spec> {
     let quick = rng.chance(50);
     (0..count)
         .map(|_| {
-            let resets = match rng.below(10) {
+            let resets = match rng.below(8) {
                 0 => Resets::AtSecondExpiry,
                 1 => Resets::Within(WATCHDOG_FOR + Duration::from_secs(4)),
                 _ => Resets::AtExpiry,

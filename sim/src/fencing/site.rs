@@ -26,6 +26,9 @@ const RECOVERS_WITHIN: Millis = 11 * MINUTE;
 /// Before it is asked whether all is well.
 const SETTLES_FOR: Millis = 60 * SECOND;
 
+/// Of one plot: some begin twice.
+const SEQUELS_MAX: u32 = 4;
+
 pub struct Site {
     pub agenda: Agenda<Event>,
     pub trace: Trace,
@@ -41,6 +44,8 @@ pub struct Site {
     pub questions_begun: u64,
     pub luck: Luck,
     pub healed: bool,
+    /// A plot does not begin again and again.
+    pub sequels_left: u32,
     is_over: bool,
 }
 
@@ -105,6 +110,7 @@ impl Site {
                 votes: rng("fencing votes"),
             },
             healed: false,
+            sequels_left: SEQUELS_MAX,
             is_over: false,
             machines,
             scenario,
@@ -114,6 +120,10 @@ impl Site {
     }
 
     fn begin(&mut self) {
+        if let Some(plot) = self.scenario.plot {
+            self.trace.count(plot.word());
+            self.tell(plot.word().to_owned());
+        }
         for m in 0..self.machines.len() {
             self.power_on(m);
         }
