@@ -17,9 +17,6 @@ const STOPS_WITHIN: Millis = 30 * SECOND;
 /// Turns at one instant; more mean that something is done again and again.
 const TURNS_MAX: usize = 20;
 
-/// Before the end of the last proof of a node that was cut off, the last feeds are begun.
-const LAST_FEEDS: Millis = 8 * SECOND;
-
 /// A request of an agent, on its way to the API.
 pub struct Call {
     pub machine: usize,
@@ -63,6 +60,7 @@ impl Site {
             wakes_at: None,
             stalled_until: 0,
             pending: VecDeque::new(),
+            feeds_last: false,
             dies_after: None,
             next_after: SECOND,
         });
@@ -131,12 +129,13 @@ impl Site {
     pub fn resume(&mut self, m: usize) {
         let Some(process) = &mut self.machines[m].process else { return };
         let mut pending = std::mem::take(&mut process.pending);
-        let number = process.number;
+        let (number, was_last) = (process.number, process.feeds_last);
         if let Some(Act::Feed) = pending.front() {
             pending.pop_front();
             self.trace.count("feed written late");
             self.feed_dog(m);
-            if self.luck.machines.chance(self.net.weather.killed_last)
+            if was_last
+                && self.luck.machines.chance(self.net.weather.killed_last)
                 && let Some(dog) = &self.machines[m].dog
             {
                 let at = dog.bites_at - self.luck.machines.within(1..=300);
@@ -187,11 +186,11 @@ impl Site {
                 return;
             }
             if act == Act::Feed
-                && let Some(until) = self.stalls_until(m)
+                && let Some((until, feeds_last)) = self.stalls_until(m)
             {
                 let Some(process) = &mut self.machines[m].process else { return };
                 acts.push_front(act);
-                (process.pending, process.stalled_until) = (acts, until);
+                (process.pending, process.stalled_until, process.feeds_last) = (acts, until, feeds_last);
                 self.machines[m].excuse = Some("stalled");
                 self.agenda.enter(until, Event::Resumes(m, number));
                 return;
@@ -210,14 +209,15 @@ impl Site {
         *left == 0
     }
 
-    /// Feeds are written late where that hurts: while the machine lives on an old proof.
-    fn stalls_until(&mut self, m: usize) -> Option<Millis> {
+    /// Feeds are written late where that hurts, as late as the watchdog lets: at the end of the last proof.
+    fn stalls_until(&mut self, m: usize) -> Option<(Millis, bool)> {
         let now = self.agenda.now();
-        let percent = self.net.weather.feed_late;
+        let weather = self.net.weather;
         let machine = &self.machines[m];
-        let proof_for = millis(machine.spec.terms.proof_for);
-        let is_last = machine.cut_until > now && (proof_for - LAST_FEEDS..=proof_for).contains(&(now - machine.cut_at));
-        if !self.luck.machines.chance(if is_last { percent } else { percent / 10 }) {
+        let terms = machine.spec.terms;
+        let ends_at = machine.proved_at + millis(terms.proof_for);
+        let is_last = machine.cut_until > now && now + millis(terms.feed_each()) >= ends_at;
+        if !self.luck.machines.chance(if is_last { weather.feed_late } else { weather.feed_stalls }) {
             return None;
         }
         let bites_at = self.machines[m].dog.as_ref()?.bites_at;
@@ -226,7 +226,7 @@ impl Site {
         } else {
             self.luck.machines.within(now..=bites_at)
         };
-        (until > now).then_some(until)
+        (until > now).then_some((until, is_last))
     }
 
     fn act(&mut self, m: usize, number: u64, act: Act) {
@@ -341,7 +341,12 @@ impl Site {
         let machine = &self.machines[m];
         let answers_at = answers_in.map(|wait| now + wait).filter(|_| machine.cut_until <= now && machine.mute_until <= now);
         match answers_at.filter(|at| *at < gives_up_at) {
-            Some(at) => self.agenda.enter(at, Event::Hears(m, process, heard)),
+            Some(at) => {
+                if matches!(heard, Heard::Lease(Ok(_))) {
+                    self.machines[m].proved_at = gives_up_at - millis(self.machines[m].spec.terms.answer_within);
+                }
+                self.agenda.enter(at, Event::Hears(m, process, heard));
+            }
             None => {
                 self.trace.count("answer lost");
                 self.agenda.enter(gives_up_at, Event::Hears(m, process, given_up));

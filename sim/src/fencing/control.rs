@@ -11,7 +11,7 @@ use resus_core::fencing::pill::{Case, Done, Facts, Read, Step, Watch, Why, Word}
 use resus_core::time::Mono;
 
 use super::errands::{Errand, Outcome, Weight};
-use super::machine::Clock;
+use super::machine::{Clock, FASTEST, SLOWEST};
 use super::net::Route;
 use super::site::{Event, Site};
 use super::store::Remediation;
@@ -22,7 +22,7 @@ use crate::rng::Rng;
 const REPLICAS: usize = 2;
 const TURNS_EACH: Millis = SECOND;
 /// While there is nothing to do everything is read again so often.
-const REVIEWS_EACH: Millis = 3 * SECOND;
+const REVIEWS_EACH: Millis = 2 * SECOND;
 const COUNTS_EACH: Millis = 3 * SECOND;
 const ANSWERS_WITHIN: Millis = 5 * SECOND;
 /// Who has not renewed its leadership for so long has lost it.
@@ -79,7 +79,7 @@ impl Control {
             listing: false,
             unsent: Vec::new(),
         };
-        let replicas = (0..REPLICAS).map(|_| replica(rng.within(-5_000..=5_000))).collect();
+        let replicas = (0..REPLICAS).map(|_| replica(rng.within(SLOWEST..=FASTEST))).collect();
         Control { replicas, holder: 0, renewed_at: 0 }
     }
 

@@ -172,11 +172,7 @@ impl Site {
     }
 
     fn cut_off(&mut self, m: usize, until: Millis) {
-        let now = self.agenda.now();
         let machine = &mut self.machines[m];
-        if machine.cut_until <= now {
-            machine.cut_at = now;
-        }
         machine.cut_until = until.max(machine.cut_until);
         self.echo(Cue::CutOff, m);
     }

@@ -89,7 +89,8 @@ impl Site {
         let pods = self.startable(&name);
         let eager = self.luck.cluster.chance(self.scenario.habits.kubelet_eager);
         let is_first = boot == 1;
-        let shows_in = if is_first { 0 } else { self.luck.cluster.within(0..=SHOWS_WITHIN) };
+        let soonest = if self.luck.cluster.chance(40) { SHOWS_WITHIN } else { 0 };
+        let shows_in = if is_first { 0 } else { self.luck.cluster.within(soonest..=SHOWS_WITHIN) };
         self.machines[m].kubelet.showing = Showing::Read;
         if eager {
             self.want(m, &pods, shows_in);

@@ -17,6 +17,10 @@ use crate::clock::{MINUTE, Millis};
 const RELAPSES_WITHIN: Millis = 60 * MINUTE;
 const RELAPSES_MAX: usize = 3;
 
+/// A3: any two clocks differ by 1% at most, so each by half of that from the truth, in millionths.
+pub const SLOWEST: i64 = -5_000;
+pub const FASTEST: i64 = 5_000;
+
 pub struct Machine {
     pub name: Name,
     pub spec: Spec,
@@ -43,8 +47,9 @@ pub struct Machine {
     /// What the simulator has done since the last feed that explains a reset.
     pub excuse: Option<&'static str>,
     own_resets: Vec<Millis>,
-    /// The network between it and the API was cut then, until then.
-    pub cut_at: Millis,
+    /// When it asked for the last proof that it had from the API.
+    pub proved_at: Millis,
+    /// The network between it and the API is cut until then.
     pub cut_until: Millis,
     /// Its requests arrive, the answers do not.
     pub mute_until: Millis,
@@ -65,6 +70,8 @@ pub struct Process {
     pub stalled_until: Millis,
     /// What it was about to do when it was stalled.
     pub pending: VecDeque<Act>,
+    /// What it was about to do was its last feed.
+    pub feeds_last: bool,
     /// It is killed before it does so many things more.
     pub dies_after: Option<u32>,
     /// How long after its end the next one begins.
@@ -121,7 +128,7 @@ impl Machine {
             recorded: None,
             excuse: None,
             own_resets: Vec::new(),
-            cut_at: 0,
+            proved_at: 0,
             cut_until: 0,
             mute_until: 0,
         }

@@ -47,6 +47,7 @@ impl Net {
             answer_lost: 0,
             message_lost: 0,
             message_slow: 0,
+            feed_stalls: 0,
             feed_late: 0,
             killed_last: 0,
             restart_fails: self.weather.restart_fails,

@@ -7,6 +7,7 @@ use resus_core::fencing::agent::Device;
 use resus_core::fencing::terms::{Circumstances, Resets, Terms, WATCHDOG_FOR};
 
 use super::boots::millis;
+use super::machine::SLOWEST;
 use super::scenario::{Cue, Fault, Kind, Scenario};
 use crate::clock::{MINUTE, Millis, SECOND};
 use crate::rng::Rng;
@@ -72,6 +73,11 @@ pub fn set_up(scenario: &mut Scenario, plot: Plot, rng: &mut Rng) {
     scenario.heals_at = rng.within(7 * MINUTE..=11 * MINUTE);
     scenario.habits.safe_time = None;
     scenario.habits.remediated_after = rng.within(1..=10) * SECOND;
+    // What else happens must not always come in between.
+    scenario.faults.truncate(rng.below(4));
+    if rng.chance(70) {
+        scenario.echoes = [0; Cue::ALL.len()];
+    }
     let at = rng.within(40 * SECOND..=100 * SECOND);
     let mut begin = |kind: Kind, lasts_for: Millis| {
         scenario.faults.push((at, Fault { kind, machine: 0, other: 0, lasts_for }));
@@ -83,9 +89,11 @@ pub fn set_up(scenario: &mut Scenario, plot: Plot, rng: &mut Rng) {
                 agents: scenario.machines.len(),
                 watchdog_for: WATCHDOG_FOR,
                 resets: Resets::AtSecondExpiry,
-                virtual_machine: scenario.machines[0].is_virtual,
+                virtual_machine: true,
             });
-            (scenario.weather.feed_late, scenario.weather.killed_last) = (50, 100);
+            (scenario.machines[0].is_virtual, scenario.machines[0].rate) = (true, SLOWEST);
+            (scenario.weather.feed_late, scenario.weather.killed_last) = (80, 100);
+            scenario.weather.feed_stalls = 0;
         }
         Plot::Outage => begin(Kind::CutOff, 400 * SECOND),
         Plot::Amnesia => {
@@ -95,8 +103,9 @@ pub fn set_up(scenario: &mut Scenario, plot: Plot, rng: &mut Rng) {
         Plot::Comeback => {
             begin(Kind::Mistaken, 0);
             let bound = millis(scenario.machines[0].terms.bound());
-            scenario.machines[0].boots_for = (bound - 40 * SECOND, bound + 10 * SECOND);
+            scenario.machines[0].boots_for = (bound - 35 * SECOND, bound - 15 * SECOND);
             scenario.habits.kubelet_eager = 100;
+            scenario.habits.agent_missing = 100;
             scenario.weather.restart_fails = 0;
             scenario.weather.control_late = *rng.pick(&[0, 0, 40]).unwrap_or(&0);
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use resus_core::fencing::agent::Device;
 use resus_core::fencing::terms::{Circumstances, Resets, Terms, WATCHDOG_FOR};
 
+use super::machine::{FASTEST, SLOWEST};
 use super::plots::{self, Plot};
 use crate::clock::{MINUTE, Millis, SECOND};
 use crate::rng::Rng;
@@ -54,9 +55,11 @@ pub struct Weather {
     pub answer_lost: u32,
     pub message_lost: u32,
     pub message_slow: u32,
-    /// Of feeds, while the machine does not reach the API, and otherwise a tenth of it.
+    /// Of all feeds: the process stalls between beginning and writing it.
+    pub feed_stalls: u32,
+    /// The same of the last ones, when the last proof of a machine that does not reach the API is about to end.
     pub feed_late: u32,
-    /// Of processes that have written a feed late: they are killed just before the watchdog resets the machine.
+    /// Of processes that have written such a feed late: they are killed just before the watchdog resets the machine.
     pub killed_last: u32,
     /// Of emergency restarts: nothing happens.
     pub restart_fails: u32,
@@ -228,7 +231,7 @@ pub fn draw(seed: u64) -> Scenario {
     let habits = habits(&mut Rng::of(seed, "fencing habits"));
     let mut scenario = Scenario { seed, machines, workloads, weather, habits, kinds, faults, heals_at, plot: None, echoes };
     let mut rng = Rng::of(seed, "fencing plots");
-    if rng.chance(50) {
+    if rng.chance(60) {
         let plot = Plot::ALL[rng.below(Plot::ALL.len())];
         plots::set_up(&mut scenario, plot, &mut rng);
     }
@@ -267,7 +270,7 @@ fn machines(rng: &mut Rng) -> Vec<Spec> {
                     virtual_machine: is_virtual,
                 }),
                 is_virtual,
-                rate: if drifts { rng.within(-5_000..=5_000) } else { 0 },
+                rate: if drifts { rng.within(SLOWEST..=FASTEST) } else { 0 },
                 boots_for: if quick { (3 * SECOND, 15 * SECOND) } else { (15 * SECOND, 100 * SECOND) },
             }
         })
@@ -294,7 +297,8 @@ fn weather(rng: &mut Rng) -> Weather {
         answer_lost: some(&[0, 0, 3, 10]),
         message_lost: some(&[0, 0, 5, 20]),
         message_slow: some(&[0, 0, 10]),
-        feed_late: some(&[0, 0, 10, 30]),
+        feed_stalls: some(&[0, 0, 1, 4]),
+        feed_late: some(&[0, 50]),
         killed_last: some(&[0, 50]),
         restart_fails: some(&[0, 30, 100]),
         control_late: some(&[0, 0, 10, 30]),
