@@ -90,7 +90,7 @@ impl Site {
         let now = self.agenda.now();
         let terms = self.machines[m].spec.terms;
         let (from, to) = (millis(terms.watchdog_for), millis(terms.reset_within));
-        let wait = if self.luck.machines.chance(70) { to } else { self.luck.machines.within(from..=to) };
+        let wait = if self.luck.machines.chance(85) { to } else { self.luck.machines.within(from..=to) };
         let machine = &mut self.machines[m];
         if let Some(dog) = &mut machine.dog {
             dog.bites_at = now + wait;

@@ -10,7 +10,7 @@ use resus_core::fencing::agent::Failure;
 use resus_core::fencing::pill::{Case, Done, Facts, Read, Step, Watch, Why, Word};
 use resus_core::time::Mono;
 
-use super::errands::{Errand, Outcome, Weight};
+use super::errands::{Belief, Errand, Outcome, Weight};
 use super::machine::{Clock, FASTEST, SLOWEST};
 use super::net::Route;
 use super::site::{Event, Site};
@@ -375,8 +375,9 @@ impl File {
             | Step::NoteReleased
             | Step::Unhold(_)
             | Step::Uncordon(_) => {
-                let (version, step, unassured) = (self.version.clone(), step.clone(), self.is_unassured());
-                Some(Errand::Step { node, version, step, unassured })
+                let dead = self.case.noted.as_ref().map(|noted| noted.boot.clone());
+                let belief = Belief { dead, unassured: self.is_unassured() };
+                Some(Errand::Step { node, version: self.version.clone(), step: step.clone(), belief })
             }
         }
     }

@@ -24,18 +24,27 @@ pub enum Errand {
     Review {
         node: Name,
     },
-    /// With the version of the remediation, and whether time alone, which nobody promised, is what it rests on.
+    /// With the version of the remediation.
     Step {
         node: Name,
         version: Version,
         step: Step,
-        unassured: bool,
+        belief: Belief,
     },
     /// The remediation is over.
     Remove {
         node: Name,
         version: Version,
     },
+}
+
+/// What whoever decided it believed.
+#[derive(Clone, Debug)]
+pub struct Belief {
+    /// The boot that has ended, if any has.
+    pub dead: Option<Name>,
+    /// Only because of a time that nobody has promised.
+    pub unassured: bool,
 }
 
 pub enum Outcome {
@@ -128,8 +137,8 @@ impl Site {
             Errand::WriteRoll(version, roll) => done(self.store.write_roll(version, roll.clone())),
             Errand::Review { node } => Outcome::Facts(Box::new(self.review(node, asked_at))),
             Errand::Remove { node, version } => done(self.store.remove_remediation(node, version)),
-            Errand::Step { node, version, step, unassured } => {
-                let outcome = self.carry_out_step(node, version, step, *unassured, asked_at);
+            Errand::Step { node, version, step, belief } => {
+                let outcome = self.carry_out_step(node, version, step, belief, asked_at);
                 let is_told = !matches!(step, Step::Look(_));
                 if is_told {
                     let how = if let Outcome::Failed(failure) = &outcome { format!("{failure:?}") } else { "stored".into() };
@@ -140,12 +149,15 @@ impl Site {
         }
     }
 
-    fn carry_out_step(&mut self, name: &Name, version: &Version, step: &Step, unassured: bool, asked_at: Mono) -> Outcome {
+    fn carry_out_step(&mut self, name: &Name, version: &Version, step: &Step, belief: &Belief, asked_at: Mono) -> Outcome {
         match step {
             Step::Look(looks) => Outcome::Facts(Box::new(only(*looks, self.review(name, asked_at)))),
             Step::Cordon(version) => self.write_node(name, version, "cordoned", |node| node.shown.cordoned = true),
             Step::Hold(version) => {
                 let outcome = self.write_node(name, version, "held", |node| node.shown.hold = Hold::Held);
+                if matches!(outcome, Outcome::Node(_)) {
+                    self.judge_hold(name, belief);
+                }
                 self.cue_if_done(&outcome, Cue::Held, name);
                 outcome
             }
@@ -155,7 +167,7 @@ impl Site {
                     (node.shown.hold, node.out_of_service) = (Hold::Released, out_of_service);
                 });
                 if matches!(outcome, Outcome::Node(_)) {
-                    self.judge_commit(name, unassured);
+                    self.judge_commit(name, belief);
                 }
                 outcome
             }

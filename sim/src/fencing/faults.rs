@@ -215,7 +215,7 @@ impl Site {
     /// The machine, its clock and its watchdog stand still; some hear of it afterwards.
     fn pause(&mut self, m: usize, lasts_for: Millis) -> bool {
         let now = self.agenda.now();
-        let is_told = self.luck.echoes.chance(50);
+        let is_told = self.luck.echoes.chance(30);
         let machine = &mut self.machines[m];
         let may =
             machine.spec.is_virtual && machine.is_up() && now >= machine.next_pause_at && !machine.kubelet.is_about_to_show();
@@ -225,6 +225,7 @@ impl Site {
         machine.paused_until = now + lasts_for;
         machine.next_pause_at = now + PAUSES_EACH;
         machine.clock.lost += lasts_for;
+        machine.proved_at += lasts_for;
         if let Some(dog) = &mut machine.dog {
             dog.bites_at += lasts_for;
         }

@@ -47,7 +47,7 @@ pub struct Machine {
     /// What the simulator has done since the last feed that explains a reset.
     pub excuse: Option<&'static str>,
     own_resets: Vec<Millis>,
-    /// When it asked for the last proof that it had from the API.
+    /// When it asked for the last proof that it had from the API, later by what its clock has missed since.
     pub proved_at: Millis,
     /// The network between it and the API is cut until then.
     pub cut_until: Millis,

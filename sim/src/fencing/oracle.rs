@@ -1,7 +1,7 @@
 //! What must never happen, seen by somebody who knows the truth?
 //!
 //! S1: no workload runs twice, and nothing that runs is taken out of the API by force. What was released by a time that nobody
-//! promised, from a node without a watchdog, is counted apart. S6: every reset has a recorded cause, or one that we know of.
+//! promised, from a node without a watchdog, is counted apart. F1: what is held as dead is dead. S6: every reset has a recorded cause, or one that we know of.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,7 @@ use resus_core::fencing::pill::Hold;
 use resus_core::fencing::roll::Entry;
 
 use super::boots::Reset;
+use super::errands::Belief;
 use super::scenario::{Cue, Workload};
 use super::site::Site;
 use super::store::AgentLease;
@@ -74,12 +75,30 @@ impl Site {
         }
     }
 
+    /// The hold says that this boot has ended.
+    pub fn judge_hold(&mut self, node: &Name, belief: &Belief) {
+        let machine = &self.machines[self.by_name[node]];
+        let lives = machine.is_up() && belief.dead.as_ref() == Some(&machine.boot_id());
+        match (lives, belief.unassured) {
+            (false, _) => {}
+            (true, true) => self.trace.count("unassured node held alive"),
+            (true, false) => {
+                let story = format!("{node} is held as dead, and its boot {} runs", machine.boot_id());
+                self.trace.violated("F1", self.agenda.now(), story);
+            }
+        }
+    }
+
     /// From now on everything on it is released.
-    pub fn judge_commit(&mut self, node: &Name, unassured: bool) {
-        if unassured {
+    pub fn judge_commit(&mut self, node: &Name, belief: &Belief) {
+        let pods: Vec<Name> = self.store.pods_on(node).filter(|pod| !pod.shown.local).map(|pod| pod.shown.uid.clone()).collect();
+        if belief.unassured {
             self.trace.count("released without a watchdog");
-            let pods: Vec<Name> = self.store.pods_on(node).map(|pod| pod.shown.uid.clone()).collect();
-            self.oracle.unassured.extend(pods);
+            self.oracle.unassured.extend(pods.iter().cloned());
+        }
+        let running = &self.machines[self.by_name[node]].running;
+        if let Some(uid) = pods.into_iter().find(|uid| running.contains_key(uid)) {
+            self.violated(&[&uid], format!("{node} is released, and still runs {uid}"));
         }
     }
 
