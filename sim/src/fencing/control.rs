@@ -13,6 +13,7 @@ use resus_core::time::Mono;
 use super::errands::{Belief, Errand, Outcome, Weight};
 use super::machine::{Clock, FASTEST, SLOWEST};
 use super::net::Route;
+use super::plots::Plot;
 use super::site::{Event, Site};
 use super::store::Remediation;
 use crate::clock::{Millis, SECOND};
@@ -196,7 +197,26 @@ impl Site {
         file.last = Some(step);
         if let Some(errand) = errand {
             file.is_busy = true;
+            self.maybe_freeze(replica, &errand);
             self.send(replica, errand);
+        }
+    }
+
+    /// Between a decision and its request: so it goes out when everything may be different.
+    fn maybe_freeze(&mut self, replica: usize, errand: &Errand) {
+        if self.healed || errand.weight() != Weight::Decides {
+            return;
+        }
+        let commits = matches!(errand, Errand::Step { step: Step::Commit(..), .. });
+        let (percent, longest) = match self.scenario.plot {
+            Some(Plot::LateCommit) if commits => (90, 240 * SECOND),
+            Some(_) | None => (self.scenario.habits.freezes, 180 * SECOND),
+        };
+        if self.luck.control.chance(percent) {
+            let wait = self.luck.control.within(longest / 3..=longest);
+            self.control.replicas[replica].frozen_until = self.agenda.now() + wait;
+            self.trace.count("leader frozen before a write");
+            self.tell(format!("{replica} is frozen for {wait} ms, and was about to send {errand:?}"));
         }
     }
 

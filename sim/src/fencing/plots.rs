@@ -12,6 +12,9 @@ use super::scenario::{Cue, Fault, Kind, Scenario};
 use crate::clock::{MINUTE, Millis, SECOND};
 use crate::rng::Rng;
 
+/// Of pods, so that some run on a node that has come back.
+const UPDATES: Millis = 8;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plot {
     /// Ordered just after a proof, and then cut off from everybody: it lives as long as it ever may.
@@ -26,6 +29,8 @@ pub enum Plot {
     SecondBoot,
     /// An agent is stopped while a renewal is on its way, and then the node is cut off.
     Upgrade,
+    /// A leader is frozen when it is about to commit, and goes on when the machine has come back.
+    LateCommit,
 }
 
 /// What comes after a cue.
@@ -36,7 +41,8 @@ pub struct Sequel {
 }
 
 impl Plot {
-    pub const ALL: [Plot; 6] = [Plot::LastBreath, Plot::Outage, Plot::Amnesia, Plot::Comeback, Plot::SecondBoot, Plot::Upgrade];
+    pub const ALL: [Plot; 7] =
+        [Plot::LastBreath, Plot::Outage, Plot::Amnesia, Plot::Comeback, Plot::SecondBoot, Plot::Upgrade, Plot::LateCommit];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -46,6 +52,7 @@ impl Plot {
             Plot::Comeback => "plot: comeback",
             Plot::SecondBoot => "plot: second boot",
             Plot::Upgrade => "plot: upgrade",
+            Plot::LateCommit => "plot: late commit",
         }
     }
 
@@ -60,7 +67,13 @@ impl Plot {
             (Plot::Upgrade, Cue::RenewalLate) => sequel(Kind::Stopped, 0, 3 * SECOND, 300 * SECOND),
             (Plot::Upgrade, Cue::Stopped) => sequel(Kind::Isolated, SECOND, 25 * SECOND, 300 * SECOND),
             (
-                Plot::LastBreath | Plot::Outage | Plot::Amnesia | Plot::Comeback | Plot::SecondBoot | Plot::Upgrade,
+                Plot::LastBreath
+                | Plot::Outage
+                | Plot::Amnesia
+                | Plot::Comeback
+                | Plot::SecondBoot
+                | Plot::Upgrade
+                | Plot::LateCommit,
                 Cue::Ordered | Cue::Acknowledged | Cue::Held | Cue::Booted | Cue::Stopped | Cue::RenewalLate | Cue::CutOff,
             ) => None,
         }
@@ -114,8 +127,18 @@ pub fn set_up(scenario: &mut Scenario, plot: Plot, rng: &mut Rng) {
             scenario.machines[0].boots_for = (3 * SECOND, 30 * SECOND);
             scenario.habits.agent_missing = 100;
         }
-        Plot::Upgrade => {
-            scenario.weather.late = 8;
+        Plot::Upgrade => scenario.weather.late = 8,
+        Plot::LateCommit => {
+            // Until it is seen to be silent, ordered, dead and held; and then it comes back.
+            let bound = millis(scenario.machines[0].terms.bound());
+            let off_for = 70 * SECOND + bound + rng.within(0..=30 * SECOND);
+            begin(Kind::PowerCut, off_for);
+            // And what runs there is new.
+            for n in 0..UPDATES {
+                let fault = Fault { kind: Kind::PodDeleted, machine: 0, other: 0, lasts_for: 0 };
+                scenario.faults.push((at + off_for + (30 + 10 * n) * SECOND, fault));
+            }
+            scenario.machines[0].boots_for = (3 * SECOND, 10 * SECOND);
         }
     }
     // Whoever promises nothing is not released by time.

@@ -78,6 +78,8 @@ pub struct Habits {
     pub agent_missing: u32,
     pub require_assured: u32,
     pub safe_time: Option<Duration>,
+    /// In percent: of writes that mark or release something, the leader is frozen just before it sends them.
+    pub freezes: u32,
     /// In percent: kubelets that start pods before they show themselves.
     pub kubelet_eager: u32,
 }
@@ -312,6 +314,7 @@ fn habits(rng: &mut Rng) -> Habits {
         agent_missing: *rng.pick(&[0, 10, 50]).unwrap_or(&0),
         require_assured: *rng.pick(&[0, 50]).unwrap_or(&0),
         safe_time: *rng.pick(&[None, None, Some(Duration::from_secs(20)), Some(Duration::from_secs(120))]).unwrap_or(&None),
+        freezes: *rng.pick(&[0, 0, 10]).unwrap_or(&0),
         kubelet_eager: *rng.pick(&[0, 50, 100]).unwrap_or(&50),
     }
 }
