@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use resus_core::fencing::agent::{Act, Agent, Failure, Heard, Start, Word};
+use resus_core::fencing::agent::{Act, Agent, Cause, Failure, Heard, Start, Word};
 use resus_core::fencing::vote::Reply;
 use resus_core::fencing::wire;
 
@@ -102,11 +102,14 @@ impl Site {
         let mono = machine.clock.read(now);
         let Some(process) = &mut machine.process else { return };
         match &heard {
-            Heard::Replied { reply: Word::Reply(reply), .. } => self.trace.count(match reply {
-                Reply::Healthy => "peer says healthy",
-                Reply::Ordered => "peer says ordered",
-                Reply::NoApi => "peer says no api",
-            }),
+            Heard::Replied { reply: Word::Reply(reply), .. } => {
+                machine.heard = Some(*reply);
+                self.trace.count(match reply {
+                    Reply::Healthy => "peer says healthy",
+                    Reply::Ordered => "peer says ordered",
+                    Reply::NoApi => "peer says no api",
+                });
+            }
             Heard::Replied { reply: Word::Here, .. } => self.trace.count("trial heard"),
             Heard::Lease(Ok(_)) => self.trace.count("lease answered"),
             Heard::Lease(Err(Failure::Conflict)) => self.trace.count("lease conflict"),
@@ -257,7 +260,10 @@ impl Site {
                 let wait = self.luck.machines.within(0..=50);
                 self.agenda.after(wait, Event::Hears(m, number, Heard::Armed));
             }
-            Act::Feed => self.feed_dog(m),
+            Act::Feed => {
+                self.count_survival(m);
+                self.feed_dog(m);
+            }
             Act::Disarm => {
                 self.machines[m].dog = None;
                 self.trace.count("disarmed");
@@ -266,6 +272,11 @@ impl Site {
             }
             Act::Record(cause) => {
                 self.machines[m].recorded = Some(cause);
+                self.trace.count(match cause {
+                    Cause::Ordered => "ends: ordered",
+                    Cause::Voted => "ends: voted",
+                    Cause::Silence => "ends: silence",
+                });
                 self.tell(format!("{name} writes down why it ends: {cause:?}"));
             }
             Act::Die(_) => self.die(m),
@@ -273,6 +284,18 @@ impl Site {
                 self.trace.count("agent has left");
                 self.kill_agent(m, "left");
             }
+        }
+    }
+
+    /// Its own last proof would not let it feed any more: it lives on what its peers have said.
+    fn count_survival(&mut self, m: usize) {
+        let machine = &self.machines[m];
+        // What the slowest clock is too slow by, and more.
+        let ended_at = machine.proved_at + millis(machine.spec.terms.proof_for) + SECOND;
+        match machine.heard {
+            Some(Reply::Healthy) if self.agenda.now() > ended_at => self.trace.count("lives by the word of a peer"),
+            Some(Reply::NoApi) if self.agenda.now() > ended_at => self.trace.count("lives by the word of most"),
+            Some(Reply::Healthy | Reply::Ordered | Reply::NoApi) | None => {}
         }
     }
 
@@ -362,7 +385,15 @@ impl Site {
             Act::ReadRoll => return Heard::Roll(Ok(self.store.roll.clone())),
             Act::ReadLeaseOf { question, asker } => return Heard::LeaseOf { question, found: self.store.lease(&asker) },
             Act::Create(claim) => self.store.create_lease(&name, claim, now),
-            Act::Renew(version, claim) => self.store.renew_lease(&name, &version, claim, now),
+            Act::Renew(version, claim) => {
+                let promised =
+                    self.store.lease(&name).ok().filter(|seen| seen.claim.boot == claim.boot && seen.claim.bound.is_some());
+                let stored = self.store.renew_lease(&name, &version, claim, now);
+                if promised.is_some() && stored.as_ref().is_ok_and(|seen| seen.claim.bound.is_none()) {
+                    self.trace.count("withdrawn");
+                }
+                stored
+            }
             Act::Remember(_)
             | Act::Ask { .. }
             | Act::Reply { .. }

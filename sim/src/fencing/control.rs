@@ -396,7 +396,7 @@ impl File {
             | Step::Unhold(_)
             | Step::Uncordon(_) => {
                 let dead = self.case.noted.as_ref().map(|noted| noted.boot.clone());
-                let belief = Belief { dead, unassured: self.is_unassured() };
+                let belief = Belief { dead, word: self.case.word, unassured: self.is_unassured() };
                 Some(Errand::Step { node, version: self.version.clone(), step: step.clone(), belief })
             }
         }

@@ -3,7 +3,7 @@
 use resus_core::facts::{Name, Version};
 use resus_core::fencing::agent::Failure;
 use resus_core::fencing::lease::Seen;
-use resus_core::fencing::pill::{Facts, Hold, Looks, Node, Pod, Read, Step, Strategy};
+use resus_core::fencing::pill::{Facts, Hold, Looks, Node, Pod, Read, Step, Strategy, Word};
 use resus_core::fencing::roll::Roll;
 use resus_core::time::{Mono, Wall};
 
@@ -43,6 +43,7 @@ pub enum Errand {
 pub struct Belief {
     /// The boot that has ended, if any has.
     pub dead: Option<Name>,
+    pub word: Word,
     /// Only because of a time that nobody has promised.
     pub unassured: bool,
 }

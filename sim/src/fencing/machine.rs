@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use resus_core::facts::Name;
 use resus_core::fencing::agent::{Act, Agent, Cause, Memory};
+use resus_core::fencing::vote::Reply;
 use resus_core::time::Mono;
 
 use super::kubelet::Kubelet;
@@ -49,6 +50,8 @@ pub struct Machine {
     own_resets: Vec<Millis>,
     /// When it asked for the last proof that it had from the API, later by what its clock has missed since.
     pub proved_at: Millis,
+    /// What a peer has said last.
+    pub heard: Option<Reply>,
     /// The network between it and the API is cut until then.
     pub cut_until: Millis,
     /// Its requests arrive, the answers do not.
@@ -129,6 +132,7 @@ impl Machine {
             excuse: None,
             own_resets: Vec::new(),
             proved_at: 0,
+            heard: None,
             cut_until: 0,
             mute_until: 0,
         }

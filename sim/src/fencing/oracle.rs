@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use resus_core::facts::Name;
 use resus_core::fencing::agent::Failure;
 use resus_core::fencing::lease::Seen;
-use resus_core::fencing::pill::Hold;
+use resus_core::fencing::pill::{Hold, Word};
 use resus_core::fencing::roll::Entry;
 
 use super::boots::Reset;
@@ -96,6 +96,11 @@ impl Site {
             self.trace.count("released without a watchdog");
             self.oracle.unassured.extend(pods.iter().cloned());
         }
+        self.trace.count(match belief.word {
+            Word::None => "released by time",
+            Word::KeptOff => "released by its bmc's word",
+            Word::Confirmed => "released by a person's word",
+        });
         let running = &self.machines[self.by_name[node]].running;
         if let Some(uid) = pods.into_iter().find(|uid| running.contains_key(uid)) {
             self.violated(&[&uid], format!("{node} is released, and still runs {uid}"));
