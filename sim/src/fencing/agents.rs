@@ -40,6 +40,10 @@ impl Site {
         if machine.power != Power::Up || machine.process.is_some() || machine.processes != processes {
             return;
         }
+        if machine.paused_until > now {
+            self.agenda.enter(machine.paused_until, Event::AgentStarts(m, processes));
+            return;
+        }
         machine.processes += 1;
         let start = Start {
             me: machine.name.clone(),

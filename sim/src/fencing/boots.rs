@@ -1,5 +1,6 @@
 //! When does a machine run, and what ends it?
 
+use super::kubelet::Turn;
 use super::machine::{Clock, Dog, Power};
 use super::site::{Event, Site};
 use crate::clock::{MINUTE, Millis, SECOND};
@@ -47,7 +48,7 @@ impl Site {
             self.trace.count("boot without an agent");
         }
         self.agenda.after(agent_after, Event::AgentStarts(m, processes));
-        self.agenda.after(kubelet_after, Event::KubeletSyncs(m, boot));
+        self.agenda.after(kubelet_after, Event::Kubelet(m, boot, Turn::Sync));
         self.trace.tell(now, What::Booted { node });
     }
 

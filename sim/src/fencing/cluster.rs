@@ -175,9 +175,9 @@ impl Site {
         }
     }
 
-    pub fn make_remediation(&mut self, node: &Name, mistaken: bool) {
+    pub fn make_remediation(&mut self, node: &Name, mistaken: bool) -> bool {
         if self.store.remediations.contains_key(node) {
-            return;
+            return false;
         }
         let (rng, habits) = (&mut self.luck.cluster, self.scenario.habits);
         let strategies = [Strategy::OutOfServiceTaint, Strategy::ResourceDeletion, Strategy::NodeDeletion];
@@ -194,13 +194,14 @@ impl Site {
         self.tell(format!("{node} is to be remediated{}", if mistaken { " by mistake" } else { "" }));
         let version = self.store.next_version();
         self.store.remediations.insert(node.clone(), Remediation { version, case, mistaken });
+        true
     }
 
-    pub fn end_remediation(&mut self, node: &Name) {
-        let Some(version) = self.store.remediations.get(node).map(|own| own.version.clone()) else { return };
-        if self.store.change_remediation(node, &version, |case| case.ending = true).is_ok() {
-            self.tell(format!("the remediation of {node} is to end"));
-        }
+    pub fn end_remediation(&mut self, node: &Name) -> bool {
+        let Some(version) = self.store.remediations.get(node).map(|own| own.version.clone()) else { return false };
+        let ends = self.store.change_remediation(node, &version, |case| case.ending = true).is_ok();
+        self.tell(format!("the remediation of {node} is to end"));
+        ends
     }
 
     /// F2: who is kept off stays off until everything on it was released, or its remediation is gone.

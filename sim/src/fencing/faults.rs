@@ -16,6 +16,7 @@ const PAUSES_EACH: Millis = 240 * SECOND;
 const BMC_READS_FOR: Millis = 6 * SECOND;
 
 impl Site {
+    /// Counted only if it happens to anything.
     pub fn inflict(&mut self, fault: Fault) {
         if self.healed {
             return;
@@ -25,71 +26,28 @@ impl Site {
         let until = now + lasts_for;
         let name = self.machines[m].name.clone();
         let happens = match kind {
-            Kind::CutOff => {
-                self.cut_off(m, until);
-                true
-            }
-            Kind::Isolated => {
-                self.isolate(m, until);
-                true
-            }
-            Kind::Mute => {
-                self.machines[m].mute_until = until;
-                true
-            }
-            Kind::Parted => {
-                self.net.part(m, other, until);
-                if lasts_for % 2 == 0 {
-                    self.net.part(other, m, until);
-                }
-                true
-            }
-            Kind::AllCutOff => {
-                (0..self.machines.len()).for_each(|m| self.cut_off(m, until));
-                true
-            }
-            Kind::ApiDown => {
-                self.net.api_down_until = until;
-                true
-            }
-            Kind::ApiRefuses => {
-                self.net.api_refuses_until = until;
-                true
-            }
-            Kind::Killed | Kind::Forgetful => self.strike(m, kind == Kind::Forgetful, lasts_for),
-            Kind::Stopped => {
-                let runs = self.machines[m].process.is_some();
-                self.stop_agent(m, lasts_for);
-                if runs {
-                    self.echo(Cue::Stopped, m);
-                }
-                runs
-            }
+            Kind::CutOff => self.cut_off(m, until),
+            Kind::Isolated => self.isolate(m, until),
+            Kind::Mute => set(&mut self.machines[m].mute_until, until),
+            Kind::Parted => self.part(m, other, until),
+            Kind::AllCutOff => (0..self.machines.len()).all(|m| self.cut_off(m, until)),
+            Kind::ApiDown => set(&mut self.net.api_down_until, until),
+            Kind::ApiRefuses => set(&mut self.net.api_refuses_until, until),
+            Kind::Killed => self.strike(m, false, lasts_for),
+            Kind::Forgetful => self.strike(m, true, lasts_for),
+            Kind::Stopped => self.stop(m, lasts_for),
             Kind::Starved => self.starve(m, until),
             Kind::Paused => self.pause(m, lasts_for),
-            Kind::Crashed | Kind::PowerCut => {
-                let is_on = self.machines[m].power != Power::Off;
-                self.reset(m, Reset::Fault(kind.word()), lasts_for);
-                if kind == Kind::PowerCut {
-                    self.somebody_looks(m, lasts_for);
-                }
-                is_on
+            Kind::Crashed => self.switch_off(m, kind, lasts_for),
+            Kind::PowerCut => {
+                self.somebody_looks(m, lasts_for);
+                self.switch_off(m, kind, lasts_for)
             }
             Kind::LeaderFrozen => self.freeze_leader(until),
             Kind::LeaderKilled => self.kill_leader(lasts_for),
-            Kind::Mistaken => {
-                self.make_remediation(&name, true);
-                true
-            }
-            Kind::Ended => {
-                let runs = self.store.remediations.contains_key(&name);
-                self.end_remediation(&name);
-                runs
-            }
-            Kind::KubeletDies => {
-                self.machines[m].kubelet.dead_until = until;
-                true
-            }
+            Kind::Mistaken => self.make_remediation(&name, true),
+            Kind::Ended => self.end_remediation(&name),
+            Kind::KubeletDies => set(&mut self.machines[m].kubelet.dead_until, until),
             Kind::LeaseDeleted => self.store.leases.remove(&name).is_some(),
             Kind::KeptOff => self.keep_off(m),
             Kind::Confirmed => self.confirm(m),
@@ -171,18 +129,44 @@ impl Site {
         self.heal_control();
     }
 
-    fn cut_off(&mut self, m: usize, until: Millis) {
+    fn cut_off(&mut self, m: usize, until: Millis) -> bool {
         let machine = &mut self.machines[m];
         machine.cut_until = until.max(machine.cut_until);
         self.echo(Cue::CutOff, m);
+        true
     }
 
-    fn isolate(&mut self, m: usize, until: Millis) {
+    fn isolate(&mut self, m: usize, until: Millis) -> bool {
         self.cut_off(m, until);
         for other in (0..self.machines.len()).filter(|other| *other != m) {
             self.net.part(m, other, until);
             self.net.part(other, m, until);
         }
+        true
+    }
+
+    /// In one direction, or in both.
+    fn part(&mut self, m: usize, other: usize, until: Millis) -> bool {
+        self.net.part(m, other, until);
+        if self.luck.echoes.chance(50) {
+            self.net.part(other, m, until);
+        }
+        m != other
+    }
+
+    fn stop(&mut self, m: usize, next_after: Millis) -> bool {
+        let runs = self.machines[m].process.is_some();
+        self.stop_agent(m, next_after);
+        if runs {
+            self.echo(Cue::Stopped, m);
+        }
+        runs
+    }
+
+    fn switch_off(&mut self, m: usize, kind: Kind, off_for: Millis) -> bool {
+        let is_on = self.machines[m].power != Power::Off;
+        self.reset(m, Reset::Fault(kind.word()), off_for);
+        is_on
     }
 
     /// Killed now, or somewhere between what it does next.
@@ -299,4 +283,9 @@ impl Site {
             });
         }
     }
+}
+
+fn set(limit: &mut Millis, until: Millis) -> bool {
+    *limit = until;
+    true
 }

@@ -48,6 +48,14 @@ pub struct Reading {
     eager: bool,
 }
 
+/// What a kubelet does next.
+pub enum Turn {
+    Sync,
+    Show(Reading),
+    Start(Name),
+    End(Name),
+}
+
 impl Kubelet {
     /// A5 leaves no room for a pause between reading and showing.
     pub fn is_about_to_show(&self) -> bool {
@@ -56,7 +64,24 @@ impl Kubelet {
 }
 
 impl Site {
-    pub fn sync_kubelet(&mut self, m: usize) {
+    pub fn kubelet_turns(&mut self, m: usize, boot: u64, turn: Turn) {
+        let machine = &self.machines[m];
+        if machine.boot != boot || !machine.is_up() {
+            return;
+        }
+        if machine.paused_until > self.agenda.now() {
+            self.agenda.enter(machine.paused_until, Event::Kubelet(m, boot, turn));
+            return;
+        }
+        match turn {
+            Turn::Sync => self.sync_kubelet(m),
+            Turn::Show(reading) => self.show_kubelet(m, &reading),
+            Turn::Start(uid) => self.start_pod(m, &uid),
+            Turn::End(uid) => self.end_pod(m, &uid),
+        }
+    }
+
+    fn sync_kubelet(&mut self, m: usize) {
         let now = self.agenda.now();
         let boot = self.machines[m].boot;
         let machine = &self.machines[m];
@@ -65,7 +90,7 @@ impl Site {
         let lives = machine.kubelet.dead_until <= now;
         let showing = machine.kubelet.showing;
         let jitter = self.luck.cluster.within(-500..=500);
-        self.agenda.after(SYNCS_EACH + jitter, Event::KubeletSyncs(m, boot));
+        self.agenda.after(SYNCS_EACH + jitter, Event::Kubelet(m, boot, Turn::Sync));
         if !lives {
             return;
         }
@@ -99,10 +124,10 @@ impl Site {
             self.tell(format!("{name}: its kubelet has read {}", pods.join(" ")));
             self.echo(Cue::Booted, m);
         }
-        self.agenda.after(shows_in, Event::KubeletShows(m, boot, Reading { pods, eager }));
+        self.agenda.after(shows_in, Event::Kubelet(m, boot, Turn::Show(Reading { pods, eager })));
     }
 
-    pub fn show_kubelet(&mut self, m: usize, reading: Reading) {
+    fn show_kubelet(&mut self, m: usize, reading: &Reading) {
         let now = self.agenda.now();
         let machine = &mut self.machines[m];
         let (name, boot_id) = (machine.name.clone(), machine.boot_id());
@@ -130,7 +155,7 @@ impl Site {
         for uid in pods {
             self.machines[m].kubelet.wanted.insert(uid.clone());
             let wait = self.luck.cluster.within(100..=within.max(SECOND));
-            self.agenda.after(wait, Event::PodStarts(m, boot, uid.clone()));
+            self.agenda.after(wait, Event::Kubelet(m, boot, Turn::Start(uid.clone())));
         }
     }
 
@@ -185,7 +210,7 @@ impl Site {
         for uid in ends {
             if self.machines[m].kubelet.ending.insert(uid.clone()) {
                 let wait = self.luck.cluster.within(100..=8 * SECOND);
-                self.agenda.after(wait, Event::PodEnds(m, boot, uid));
+                self.agenda.after(wait, Event::Kubelet(m, boot, Turn::End(uid)));
             }
         }
         for uid in over {
@@ -197,11 +222,11 @@ impl Site {
             // Images are pulled, volumes mounted.
             let longest = if self.luck.cluster.chance(5) && !self.healed { 120 * SECOND } else { 5 * SECOND };
             let wait = self.luck.cluster.within(100..=longest);
-            self.agenda.after(wait, Event::PodStarts(m, boot, uid));
+            self.agenda.after(wait, Event::Kubelet(m, boot, Turn::Start(uid)));
         }
     }
 
-    pub fn start_pod(&mut self, m: usize, uid: &Name) {
+    fn start_pod(&mut self, m: usize, uid: &Name) {
         let machine = &mut self.machines[m];
         if !machine.kubelet.wanted.contains(uid) || machine.running.contains_key(uid) {
             return;
@@ -212,7 +237,7 @@ impl Site {
         }
     }
 
-    pub fn end_pod(&mut self, m: usize, uid: &Name) {
+    fn end_pod(&mut self, m: usize, uid: &Name) {
         let machine = &mut self.machines[m];
         machine.kubelet.ending.remove(uid);
         machine.kubelet.wanted.remove(uid);

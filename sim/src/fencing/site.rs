@@ -9,8 +9,8 @@ use super::agents::{Call, Question};
 use super::cluster::Cluster;
 use super::control::Control;
 use super::errands::{Errand, Outcome};
-use super::kubelet::Reading;
-use super::machine::{Machine, Power};
+use super::kubelet::Turn;
+use super::machine::Machine;
 use super::net::Net;
 use super::oracle::Oracle;
 use super::scenario::{Fault, Scenario};
@@ -72,10 +72,7 @@ pub enum Event {
     Killed(usize, u64),
     Bites(usize, u64),
     Calls(Call),
-    KubeletSyncs(usize, u64),
-    KubeletShows(usize, u64, Reading),
-    PodStarts(usize, u64, Name),
-    PodEnds(usize, u64, Name),
+    Kubelet(usize, u64, Turn),
     BmcSpeaks(usize, u64),
     Runs(usize, u64),
     Arrives { replica: usize, term: u64, sent_at: Millis, gives_up_at: Millis, answers_in: Option<Millis>, errand: Errand },
@@ -186,12 +183,7 @@ impl Site {
             Event::Heals => self.heal(),
             Event::Boots(m, boot) => self.boots(m, boot),
             Event::PowersOn(m) => self.power_on(m),
-            Event::AgentStarts(m, processes) => {
-                if let Some(event) = self.unless_paused(m, Event::AgentStarts(m, processes)) {
-                    drop(event);
-                    self.start_agent(m, processes);
-                }
-            }
+            Event::AgentStarts(m, processes) => self.start_agent(m, processes),
             Event::Wakes(m, process) => {
                 if self.awaits(m, process, || Event::Wakes(m, process)) {
                     self.wake(m);
@@ -214,10 +206,7 @@ impl Site {
             }
             Event::Bites(m, number) => self.bite(m, number),
             Event::Calls(call) => self.answer_call(call),
-            Event::KubeletSyncs(m, boot) => self.kubelet_turn(m, boot, Event::KubeletSyncs(m, boot)),
-            Event::KubeletShows(m, boot, reading) => self.kubelet_turn(m, boot, Event::KubeletShows(m, boot, reading)),
-            Event::PodStarts(m, boot, uid) => self.kubelet_turn(m, boot, Event::PodStarts(m, boot, uid)),
-            Event::PodEnds(m, boot, uid) => self.kubelet_turn(m, boot, Event::PodEnds(m, boot, uid)),
+            Event::Kubelet(m, boot, turn) => self.kubelet_turns(m, boot, turn),
             Event::BmcSpeaks(m, boot) => self.bmc_speaks(m, boot),
             Event::Runs(replica, term) => self.run_replica(replica, term),
             Event::Arrives { replica, term, sent_at, gives_up_at, answers_in, errand } => {
@@ -228,29 +217,6 @@ impl Site {
             }
             Event::Kubernetes => self.run_kubernetes(),
         }
-    }
-
-    fn kubelet_turn(&mut self, m: usize, boot: u64, event: Event) {
-        if self.machines[m].boot != boot || self.machines[m].power != Power::Up {
-            return;
-        }
-        match self.unless_paused(m, event) {
-            Some(Event::KubeletSyncs(..)) => self.sync_kubelet(m),
-            Some(Event::KubeletShows(_, _, reading)) => self.show_kubelet(m, reading),
-            Some(Event::PodStarts(_, _, uid)) => self.start_pod(m, &uid),
-            Some(Event::PodEnds(_, _, uid)) => self.end_pod(m, &uid),
-            Some(_) | None => {}
-        }
-    }
-
-    /// None: it has been put off.
-    fn unless_paused(&mut self, m: usize, event: Event) -> Option<Event> {
-        let until = self.machines[m].paused_until;
-        if until > self.agenda.now() {
-            self.agenda.enter(until, event);
-            return None;
-        }
-        Some(event)
     }
 
     /// Is this process there, and does it get time?
