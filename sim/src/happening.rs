@@ -57,7 +57,7 @@ pub enum What {
 /// An oracle says that something happened which must not.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// As in the design: S2, S4, S5, L1, L2, L3.
+    /// As in the design: S1, S2, S4, S5, S6, L1, L2, L3, and F1 for a node that is taken for dead and is not.
     pub rule: &'static str,
     pub at: Millis,
     pub story: String,

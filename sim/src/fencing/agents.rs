@@ -170,7 +170,7 @@ impl Site {
             self.trace.feed(now, &[b"turn", &[m as u8, acts.len() as u8]]);
             self.carry_out(m, acts.into());
         }
-        self.trace.violated("S7", self.agenda.now(), format!("the agent of n{m} finds no rest"));
+        self.trace.violated("L3", self.agenda.now(), format!("the agent of n{m} finds no rest"));
     }
 
     fn sleep_until_next(&mut self, m: usize) {

@@ -29,7 +29,7 @@ const ANSWERS_WITHIN: Millis = 5 * SECOND;
 /// Who has not renewed its leadership for so long has lost it.
 const LEADS_FOR: Millis = 15 * SECOND;
 /// A leader that was frozen may go on for so long before it learns that it was deposed.
-const LEARNS_WITHIN: Millis = 4 * SECOND;
+const LEARNS_WITHIN: Millis = 25 * SECOND;
 
 pub struct Control {
     pub replicas: Vec<Replica>,
@@ -267,7 +267,7 @@ impl Site {
             Errand::WriteRoll(..) => (own.counting, own.counted_at) = (false, now),
             Errand::Remove { node, .. } => {
                 if let Some(file) = own.files.get_mut(node) {
-                    file.is_busy = false;
+                    (file.is_busy, file.is_stale) = (false, true);
                 }
             }
             Errand::Review { node } => {

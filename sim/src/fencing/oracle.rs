@@ -1,7 +1,8 @@
 //! What must never happen, seen by somebody who knows the truth?
 //!
 //! S1: no workload runs twice, and nothing that runs is taken out of the API by force. What was released by a time that nobody
-//! promised, from a node without a watchdog, is counted apart. F1: what is held as dead is dead. S6: every reset has a recorded cause, or one that we know of.
+//! promised, from a node without a watchdog, is counted apart. F1: what is held as dead is dead. L1: after the faults all workloads run
+//! again, and nothing is left of fencing. S6: every reset has a recorded cause, or one that we know of.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -169,6 +170,6 @@ impl Site {
         }
         let is_marked = |node: &super::store::NodeObject| node.shown.cordoned || node.shown.hold != Hold::None;
         let left = self.store.nodes.iter().find(|(_, node)| is_marked(node));
-        left.map(|(name, node)| format!("{name} is still marked: {node:?}"))
+        left.map(|(name, node)| format!("{name} is still marked: {node:?}; {}", self.control.told()))
     }
 }

@@ -111,7 +111,7 @@ pub enum Kind {
     PodDeleted,
 }
 
-/// What happens to machine `at` (or to all), for how long.
+/// What happens to a machine, to the way between two, or to all, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     pub kind: Kind,
