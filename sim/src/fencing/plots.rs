@@ -1,7 +1,7 @@
 //! Which faults hurt only together, and in which order?
 //!
 //! For each rule of fencing there is a chain of events that breaks without it, and such chains are too rare to be met by chance. In
-//! half of the runs one of them is set up, next to everything else that fails; whether it comes to its end is up to chance again.
+//! more than half of the runs one of them is set up, next to everything else that fails; whether it comes to its end is up to chance again.
 
 use resus_core::fencing::agent::Device;
 use resus_core::fencing::terms::{Circumstances, Resets, Terms, WATCHDOG_FOR};
