@@ -213,21 +213,38 @@ fn out_of_service_what_tolerates_the_taint_is_deleted_while_the_node_is_kept_off
 fn what_came_after_the_commit_is_not_deleted() {
     for strategy in [Strategy::OutOfServiceTaint, Strategy::ResourceDeletion, Strategy::NodeDeletion] {
         let mut yard = Yard::new(strategy);
-        while !yard.is_released() {
-            yard.watch.see(&yard.case, &yard.facts, yard.now());
-            let step = yard.watch.next(&yard.case, &yard.facts, yard.now());
-            if matches!(step, Step::Wait { .. }) {
-                yard.time += 1;
-                yard.look_at_all();
-            }
-            yard.carry_out(step);
-        }
+        let commit = yard.until(|step| matches!(step, Step::Commit(..)));
+        yard.carry_out(commit);
         yard.pods = vec![pod("stubborn", false, true, false)];
-        yard.look_at_all();
         yard.wait(60);
         assert_eq!(yard.pods.len(), 1, "{strategy:?}: {:?}", yard.done);
         assert_eq!(yard.node.as_ref().map(|node| node.hold), Some(Hold::None), "{strategy:?}: its Node stays, too");
     }
+}
+
+/// Somebody bound it there before it knew of the hold, and a node that is back starts it as soon as the hold is gone.
+#[test]
+fn what_was_bound_after_the_look_is_deleted_when_kubernetes_has_marked_it() {
+    let mut yard = Yard::new(Strategy::ResourceDeletion);
+    let commit = yard.until(|step| matches!(step, Step::Commit(..)));
+    yard.carry_out(commit);
+    yard.pods = vec![pod("late", false, false, false)];
+    assert_eq!(yard.wait(60), Step::Wait { why: Why::NotMarked { pods: vec!["late".into()] }, until: None });
+    yard.pods[0].marked = true;
+    yard.wait(1);
+    assert!(yard.deeds().contains(&"delete pods late"));
+}
+
+/// A kubelet may heed the marks alone: what it read before they were there, it shows within the time of the look.
+#[test]
+fn the_look_comes_after_the_marks() {
+    let mut yard = Yard::new(Strategy::ResourceDeletion);
+    yard.pods[0].marked = false;
+    yard.wait(120);
+    yard.pods[0].marked = true;
+    let marked_at = yard.time + 1;
+    yard.wait(60);
+    assert_eq!(yard.when("commit"), Some(marked_at + LOOK_AFTER));
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl Yard {
         };
     }
 
-    fn carry_out(&mut self, step: Step) {
+    pub fn carry_out(&mut self, step: Step) {
         let told = |what: &str| what.to_owned();
         let what = match step {
             Step::Look(looks) => {
