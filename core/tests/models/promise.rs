@@ -433,3 +433,12 @@ fn no_vote_is_won_while_peers_read() {
     let lists: &[&str] = &["x", "y"];
     Search { before: lists, after: lists, changes: 1, restarts: 1, who_restarts: &[1], reads_wait: true }.run();
 }
+
+#[test]
+#[ignore = "takes minutes: make soak"]
+fn no_vote_is_won_whoever_begins_anew() {
+    let (before, after): (&[&str], &[&str]) = (&["x", "y", "z"], &["x", "y"]);
+    Search { before, after, changes: 1, restarts: 1, who_restarts: &[X, 1, 2], reads_wait: false }.run();
+    Search { before, after, changes: 1, restarts: 2, who_restarts: &[1, 2], reads_wait: false }.run();
+    Search { before: &["x", "y"], after: &["x", "y", "z"], changes: 1, restarts: 0, who_restarts: &[], reads_wait: true }.run();
+}

@@ -9,13 +9,10 @@ use resus_core::facts::{Name, Version};
 use resus_core::fencing::agent::Failure;
 use resus_core::fencing::lease::{Claim, Order, Seen};
 use resus_core::fencing::pill::{Case, Hold, Node, Noted, Pod, Strategy, Word};
-use resus_core::fencing::roll::{Roll, Voter};
-use resus_core::time::Wall;
+use resus_core::fencing::roll::{Roll, Voter, is_living};
+use resus_core::time::{Mono, Wall};
 
-use crate::clock::{MINUTE, Millis};
-
-/// Whose agent has renewed in this time is an elector.
-const ELECTOR_FOR: Millis = 10 * MINUTE;
+use crate::clock::Millis;
 
 pub struct Store {
     stored: u64,
@@ -233,7 +230,7 @@ impl Store {
     }
 
     pub fn census(&self, now: Millis) -> Census {
-        let voters = self.leases.iter().filter(|(_, lease)| now - lease.renewed_at <= ELECTOR_FOR);
+        let voters = self.leases.iter().filter(|(_, lease)| is_living(Mono(lease.renewed_at), Mono(now)));
         let voter =
             |(node, lease): (&Name, &AgentLease)| Voter { node: node.clone(), zone: "a".into(), roll: lease.seen.claim.roll };
         let stands = |(node, lease): (&Name, &AgentLease)| {
