@@ -1,9 +1,9 @@
 //! Does anything ever run twice, whatever fails?
 //!
 //! Fencing in virtual time: the agents, votes, rolls and the steps of the controller are those of `resus_core::fencing`; simulated are
-//! machines with watchdogs and clocks ([`machine`]), kubelets ([`kubelet`]), the rest of Kubernetes ([`cluster`]), the API
-//! ([`store`]) and the networks, and leaders that freeze and are deposed ([`control`]). [`oracle`] knows the truth. A seed
-//! draws all of it ([`scenario`], [`plots`], [`faults`]); after the faults recovery is demanded.
+//! machines with watchdogs and clocks (`machine.rs`), kubelets (`kubelet.rs`), the rest of Kubernetes (`cluster.rs`), the API
+//! (`store.rs`) and the networks, and leaders that freeze and are deposed (`control.rs`). `oracle.rs` knows the truth. A seed
+//! draws all of it (`scenario.rs`, `plots.rs`, `faults.rs`); after the faults recovery is demanded.
 
 mod agents;
 mod boots;
