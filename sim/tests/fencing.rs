@@ -3,21 +3,14 @@
 //!     RESUS_FENCING_SEEDS=20000 cargo test --release -p resus-sim --test fencing    more of them
 //!     RESUS_FENCING_SEED=17 cargo test -p resus-sim --test fencing -- --nocapture    the whole story of one
 
-use std::collections::BTreeMap;
-
 use resus_sim::fencing::plots::Plot;
 use resus_sim::fencing::scenario::Kind;
 use resus_sim::fencing::{run, tell};
 use resus_sim::report::Report;
+use resus_sim::run::{Tally, tally};
 
 /// Enough to meet every fault several times, and to find each rule of fencing that is broken on purpose.
 const SEEDS: u64 = 2_000;
-/// Each so manyeth seed runs twice.
-const TWICE: u64 = 8;
-/// More say no more.
-const FAILED_MAX: usize = 3;
-/// Of a story that went wrong.
-const LINES: usize = 60;
 
 #[test]
 fn nothing_ever_runs_twice() {
@@ -27,48 +20,11 @@ fn nothing_ever_runs_twice() {
         return;
     }
     let seeds = number("RESUS_FENCING_SEEDS").unwrap_or(SEEDS);
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let tallies: Vec<Tally> = std::thread::scope(|scope| {
-        let parts = (0..threads).map(|part| (0..seeds).skip(part).step_by(threads));
-        let running: Vec<_> = parts.map(|part| scope.spawn(move || tally(part))).collect();
-        running.into_iter().map(|thread| thread.join().expect("no run panics")).collect()
-    });
-    let failed: Vec<String> = tallies.iter().flat_map(|tally| tally.failed.clone()).collect();
-    let mut counters: BTreeMap<&str, u64> = BTreeMap::new();
-    for (what, times) in tallies.iter().flat_map(|tally| &tally.counters) {
-        *counters.entry(what).or_default() += times;
-    }
+    let all: Vec<u64> = (0..seeds).collect();
+    let Tally { counters, failed } = tally(&all, run, "RESUS_FENCING_SEED");
     assert!(failed.is_empty(), "these seeds went wrong:\n{}", failed.join("\n"));
     let missing: Vec<&str> = expected().into_iter().filter(|what| !counters.contains_key(what)).collect();
     assert!(seeds < SEEDS || missing.is_empty(), "the simulator has lost its teeth: none of {missing:?} in {counters:#?}");
-}
-
-#[derive(Default)]
-struct Tally {
-    counters: BTreeMap<&'static str, u64>,
-    failed: Vec<String>,
-}
-
-fn tally(seeds: impl Iterator<Item = u64>) -> Tally {
-    let mut tally = Tally::default();
-    for seed in seeds {
-        let report = run(seed);
-        if seed % TWICE == 0 {
-            assert_eq!(report.hash, run(seed).hash, "seed {seed} does not go the same way twice");
-        }
-        for (what, times) in &report.counters {
-            *tally.counters.entry(what).or_default() += times;
-        }
-        if let Some(violation) = report.violations.first() {
-            let skipped = report.story.len().saturating_sub(LINES);
-            report.story.iter().skip(skipped).for_each(|happening| println!("{happening}"));
-            tally.failed.push(format!("RESUS_FENCING_SEED={seed}: {violation}"));
-            if tally.failed.len() == FAILED_MAX {
-                break;
-            }
-        }
-    }
-    tally
 }
 
 /// What must have happened somewhere: every kind of fault, and each turn that a fencing can take.

@@ -3,22 +3,14 @@
 //!     RESUS_SEEDS=5000 cargo test --release -p resus-sim    more of them
 //!     RESUS_SEED=17 cargo test -p resus-sim seeds -- --nocapture    the whole story of one
 
-use std::collections::BTreeSet;
-
 use resus_sim::report::Report;
-use resus_sim::run::{run, tell};
+use resus_sim::run::{Tally, run, tally, tell};
 use resus_sim::scenario::Failure;
 
 /// Enough to meet every fault and every decision several times.
 const SEEDS: u64 = 200;
 /// Seeds beyond those that found a bug once.
 const FOUND: [u64; 3] = [543, 880, 964];
-/// Each so manyeth seed runs twice.
-const TWICE: u64 = 8;
-/// More say no more.
-const FAILED_MAX: usize = 3;
-/// Of a story that went wrong.
-const LINES: usize = 60;
 
 #[test]
 fn seeds_keep_every_promise() {
@@ -29,44 +21,10 @@ fn seeds_keep_every_promise() {
     }
     let seeds = number("RESUS_SEEDS").unwrap_or(SEEDS);
     let all: Vec<u64> = (0..seeds).chain(FOUND.into_iter().filter(|found| *found >= seeds)).collect();
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let tallies: Vec<Tally> = std::thread::scope(|scope| {
-        let parts = (0..threads).map(|part| all.iter().copied().skip(part).step_by(threads));
-        let running: Vec<_> = parts.map(|part| scope.spawn(move || tally(part))).collect();
-        running.into_iter().map(|thread| thread.join().expect("no run panics")).collect()
-    });
-    let failed: Vec<String> = tallies.iter().flat_map(|tally| tally.failed.clone()).collect();
-    let counters: BTreeSet<&str> = tallies.iter().flat_map(|tally| tally.counters.iter().copied()).collect();
+    let Tally { counters, failed } = tally(&all, run, "RESUS_SEED");
     assert!(failed.is_empty(), "these seeds went wrong:\n{}", failed.join("\n"));
-    let missing: Vec<&str> = expected().into_iter().filter(|what| !counters.contains(what)).collect();
+    let missing: Vec<&str> = expected().into_iter().filter(|what| !counters.contains_key(what)).collect();
     assert!(seeds < SEEDS || missing.is_empty(), "the simulator has lost its teeth: none of {missing:?} in {counters:#?}");
-}
-
-#[derive(Default)]
-struct Tally {
-    /// What happened at least once.
-    counters: BTreeSet<&'static str>,
-    failed: Vec<String>,
-}
-
-fn tally(seeds: impl Iterator<Item = u64>) -> Tally {
-    let mut tally = Tally::default();
-    for seed in seeds {
-        let report = run(seed);
-        if seed % TWICE == 0 {
-            assert_eq!(report.hash, run(seed).hash, "seed {seed} does not go the same way twice");
-        }
-        tally.counters.extend(report.counters.keys());
-        if let Some(violation) = report.violations.first() {
-            let skipped = report.story.len().saturating_sub(LINES);
-            report.story.iter().skip(skipped).for_each(|happening| println!("{happening}"));
-            tally.failed.push(format!("RESUS_SEED={seed}: {violation}"));
-            if tally.failed.len() == FAILED_MAX {
-                break;
-            }
-        }
-    }
-    tally
 }
 
 /// What must have happened somewhere: every kind of failure, fault, decision and write.
