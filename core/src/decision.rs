@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::facts::{Name, ObjectKey, Source, Status};
 use crate::mhc::facts::ClusterKey;
 use crate::mhc::judge::Unjudged;
+use crate::text::Plain;
 use crate::time::Wall;
 use crate::upgrade::Detector;
 
@@ -66,7 +67,7 @@ pub struct Match {
 
 impl fmt::Display for Match {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "condition {} is {}", self.kind, self.status)
+        write!(f, "condition {} is {}", Plain(&self.kind), self.status)
     }
 }
 
@@ -294,6 +295,8 @@ impl Because {
             | Because::NoController
             | Because::StillPowerCycled
             | Because::OwnerNotDone
+            | Because::Unjudged(Unjudged::Misnamed)
+            | Because::NodeLeaving
             | Because::DryRun { .. } => true,
             // Only nodes of the control plane need to know of etcd.
             Because::Stale { source } => {
@@ -302,7 +305,6 @@ impl Because {
             Because::Healthy
             | Because::Pending(_)
             | Because::NeverReported { .. }
-            | Because::NodeLeaving
             | Because::Unreadable { .. }
             | Because::Expired(_)
             | Because::KindNotServed { .. }
@@ -379,7 +381,7 @@ impl fmt::Display for Because {
             Because::Unjudged(why) => write!(f, "{why}"),
             Because::MachineLeaving => f.write_str("the Machine is being deleted"),
             Because::Signing => f.write_str("writing conditions on the Machine"),
-            Because::OwnersTurn { reason } => write!(f, "its owner is to repair it, and says {reason}"),
+            Because::OwnersTurn { reason } => write!(f, "its owner is to repair it, and says {}", Plain(reason)),
             Because::MachineRemediated { key } => write!(f, "{key} exists"),
             Because::CheckPaused => f.write_str("the check has the annotation cluster.x-k8s.io/paused"),
             Because::ClusterPaused { cluster } => write!(f, "the {cluster} is paused"),
@@ -398,7 +400,7 @@ impl fmt::Display for Because {
             Because::DeletingMachine => f.write_str("deleting the Machine"),
             Because::OwnerNotDone => f.write_str("the owner has not taken back its OwnerRemediated of an earlier trouble"),
             Because::Pending(found) => write!(f, "{found}, unhealthy only after {}", Seconds(found.lasts_for)),
-            Because::NeverReported { kind } => write!(f, "the node has no condition {kind} yet"),
+            Because::NeverReported { kind } => write!(f, "the node has no condition {} yet", Plain(kind)),
             Because::NodeLeaving => f.write_str("the node is being deleted"),
             Because::Unreadable { why } => write!(f, "the node's object cannot be read: {why}"),
             Because::Expired(found) => write!(f, "{found} for longer than {}", Seconds(found.lasts_for)),
@@ -409,18 +411,18 @@ impl fmt::Display for Because {
             Because::TemplateMissing { key } => write!(f, "the template {key} does not exist: create it"),
             Because::TemplateInvalid { key, why } => write!(f, "the template {key} cannot be used: {why}"),
             Because::PolicyInvalid { why } => write!(f, "the check cannot be used: {why}"),
-            Because::Paused { requests } => write!(f, "paused by pauseRequests: {}", requests.join(", ")),
+            Because::Paused { requests } => write!(f, "paused by pauseRequests: {}", Plain(&requests.join(", "))),
             Because::TooManyUnhealthy { not_healthy, allowed, of } => {
                 write!(f, "{not_healthy} of {of} nodes are not healthy, repairs go on only while at most {allowed} are")
             }
-            Because::Upgrading { detail, .. } => write!(f, "the cluster is being upgraded: {detail}"),
+            Because::Upgrading { detail, .. } => write!(f, "the cluster is being upgraded: {}", Plain(detail)),
             Because::UpgradeUnknown { detector } => {
                 write!(
                     f,
                     "it is not known whether the cluster is being upgraded: what the detector {detector} looks at cannot be read"
                 )
             }
-            Because::UnderMaintenance { mark } => write!(f, "the node is under maintenance: it has {mark}"),
+            Because::UnderMaintenance { mark } => write!(f, "the node is under maintenance: it has {}", Plain(mark)),
             Because::Overlapping { owner } => write!(f, "the older check {owner} is responsible for the node"),
             Because::Occupied { key } => write!(f, "{key} exists already and is not ours"),
             Because::Leaving { key } => write!(f, "the earlier {key} is still being deleted"),
@@ -437,13 +439,14 @@ impl fmt::Display for Because {
             }
             Because::ZoneDark { zone, not_healthy, allowed, of } => {
                 let zone = if zone.is_empty() { "nodes without a zone" } else { zone };
+                let zone = Plain(zone);
                 write!(f, "{not_healthy} of {of} nodes of {zone} are not healthy, repairs go on there only while at most {allowed} are")
             }
             Because::ControlPlaneBusy { node } => {
                 write!(f, "{node} is being remediated, and the control plane is repaired one node at a time")
             }
             Because::EtcdQuorum { ready, needed, of } => {
-                write!(f, "etcd would lose its majority: {ready} other members of {of} are on ready nodes, {needed} are needed")
+                write!(f, "etcd would lose its majority: {ready} other members of {of} are up, {needed} are needed")
             }
             Because::EtcdGuarded => f.write_str(
                 "etcd would lose its majority: its PodDisruptionBudget allows no disruption, and the member on this node is up",
@@ -453,9 +456,10 @@ impl fmt::Display for Because {
             }
             Because::ForeignController { lease, holder } => write!(
                 f,
-                "another controller takes care of it, {holder} by the Lease {lease}: stop that one, or annotate the check with resus.dev/take-over=true"
+                "another controller takes care of it, {} by the Lease {lease}: stop that one, or annotate the check with resus.dev/take-over=true",
+                Plain(holder)
             ),
-            Because::Held { holder } => write!(f, "{holder} has the node out of service, by its Lease"),
+            Because::Held { holder } => write!(f, "{} has the node out of service, by its Lease", Plain(holder)),
             Because::Holding => f.write_str("taking the Lease on the node"),
             Because::RemediatedTooOften { times, within } => {
                 write!(f, "the node was remediated {times} times within {}, which is the limit", Seconds(*within))

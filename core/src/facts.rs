@@ -9,6 +9,7 @@ use std::time::Duration;
 
 pub use crate::labels::{Labels, Requirement, Selector};
 use crate::mhc::facts::{ClusterKey, Dialect, Flavour};
+use crate::text::{NAME_MAX, Plain, is_name};
 use crate::time::Wall;
 
 /// A name that is handed around a lot: cheap to clone.
@@ -95,11 +96,18 @@ impl Node {
 
     /// Namespace and name of its Machine, where it says so.
     pub fn machine(&self) -> Option<(&str, &str)> {
-        self.annotations.iter().find(|(key, _)| &**key == MACHINE_ANNOTATION)?.1.split_once('/')
+        let place = self.annotations.iter().find(|(key, _)| &**key == MACHINE_ANNOTATION)?.1.split_once('/');
+        // The kubelet may write anything there.
+        place.filter(|(namespace, name)| is_name(namespace) && is_name(name))
     }
 
+    /// Or a host of etcd, without which there is none.
     pub fn is_control_plane(&self) -> bool {
-        CONTROL_PLANE_LABELS.iter().any(|label| self.labels.get(label).is_some())
+        CONTROL_PLANE_LABELS.iter().any(|label| self.labels.get(label).is_some()) || self.has_etcd_label()
+    }
+
+    pub fn has_etcd_label(&self) -> bool {
+        self.labels.get(ETCD_LABEL).is_some()
     }
 }
 
@@ -157,7 +165,7 @@ impl fmt::Display for Status {
             Status::True => "True",
             Status::False => "False",
             Status::Unknown => "Unknown",
-            Status::Other(other) => other,
+            Status::Other(other) => return write!(f, "{}", Plain(other)),
         })
     }
 }
@@ -322,6 +330,21 @@ pub struct Kind {
     pub kind: Name,
 }
 
+impl Kind {
+    /// Empty for the core of Kubernetes.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// As far as a path is concerned.
+    pub fn is_plausible(&self) -> bool {
+        let is_version = self.api_version.split('/').count() <= 2 && self.api_version.split('/').all(is_name);
+        let is_kind =
+            !self.kind.is_empty() && self.kind.len() <= NAME_MAX && self.kind.chars().all(|c| c.is_ascii_alphanumeric());
+        is_version && is_kind
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.kind, self.api_version)
@@ -334,6 +357,12 @@ pub struct ObjectKey {
     /// None for kinds that are not namespaced.
     pub namespace: Option<Name>,
     pub name: Name,
+}
+
+impl ObjectKey {
+    pub fn is_plausible(&self) -> bool {
+        self.kind.is_plausible() && is_name(&self.name) && self.namespace.as_deref().is_none_or(is_name)
+    }
 }
 
 impl fmt::Display for ObjectKey {
@@ -354,8 +383,7 @@ pub struct Object {
     pub created_at: Wall,
     pub deleting: bool,
     pub finalizers: u32,
-    /// Uids of its owners.
-    pub owners: Box<[Box<str>]>,
+    pub owners: Box<[OwnerRef]>,
     /// Annotation `remediation.medik8s.io/node-name`, or, where there is none, its own name.
     pub node: Name,
     /// Annotation `remediation.medik8s.io/template-name`.
@@ -380,6 +408,25 @@ pub struct Object {
     pub machine_check: Option<Name>,
     /// Of templates: what is made from it, or why nothing can be.
     pub body: Option<Result<Body, Invalid>>,
+}
+
+/// Who owns an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OwnerRef {
+    pub uid: Box<str>,
+    /// `controller: true`: the object is a part of its owner.
+    pub controls: bool,
+}
+
+impl Object {
+    pub fn has_owner(&self, uid: &str) -> bool {
+        self.owners.iter().any(|owner| *owner.uid == *uid)
+    }
+
+    /// Is it owned by what has this uid, and no part of it? Remediations are; what a controller consists of is not.
+    pub fn is_made_for(&self, uid: &str) -> bool {
+        self.has_owner(uid) && !self.owners.iter().any(|owner| *owner.uid == *uid && owner.controls)
+    }
 }
 
 /// What a template says of the objects that are made from it.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::effect::EffectKey;
+use crate::etcd::EtcdPod;
 use crate::facts::{
     Budget, Check, Guard, Invalid, Name, Node, NodeLease, Object, ObjectKey, Rival, RivalLease, Served, Signal, SignalFact,
     Source,
@@ -60,10 +61,10 @@ pub enum Fact {
         ours: bool,
     },
     NodeLease(NodeLease),
-    /// A member of etcd, and the node that it runs on.
+    /// A Pod that is labelled as a member of etcd, and what the kubelet says of it if it is one of its own.
     Etcd {
         pod: Name,
-        node: Name,
+        says: Option<EtcdPod>,
     },
     Budget {
         name: Name,
@@ -94,7 +95,7 @@ pub enum Fact {
     RemoteEtcd {
         cluster: ClusterKey,
         pod: Name,
-        node: Name,
+        says: Option<EtcdPod>,
     },
     /// What an API group and version serves, by kind.
     Kinds {

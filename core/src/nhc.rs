@@ -12,6 +12,7 @@ use crate::facts::{Check, EXCLUDE_LABEL, Name, Object, ObjectKey, Status};
 use crate::gate::Storm;
 use crate::reasons;
 use crate::repeat::Recent;
+use crate::text::NAME_MAX;
 use crate::time::Wall;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -385,10 +386,7 @@ fn anchor(because: &Because) -> String {
     }
 }
 
-/// Object names in Kubernetes have at most 253 characters; a long one is cut, its hash keeps it unique.
-const NAME_MAX: usize = 253;
-
-/// A name made of another, that a second attempt would choose again.
+/// A name made of another, that a second attempt would choose again. A long one is cut, its hash keeps it unique.
 pub fn named(prefix: &str, between: char, hash: u64) -> Name {
     let room = NAME_MAX - 17;
     let cut = prefix.char_indices().map(|(at, _)| at).find(|at| *at >= room).unwrap_or(prefix.len());

@@ -3,49 +3,54 @@
 //! One at a time, whichever check asks; and never one that etcd needs for its majority. OpenShift says so itself, by a
 //! PodDisruptionBudget over Pods that guard etcd's members; elsewhere the members are counted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::decision::Because;
 use crate::effect::EffectKey;
-use crate::facts::{ETCD_LABEL, Name, Node, Signal, Source, Status};
+use crate::etcd::Etcd;
+use crate::facts::{Name, Node, Signal, Source, Status};
 use crate::health::Known;
 use crate::mhc::facts::Machine;
 use crate::plan::machines::Reach;
+use crate::plan::machines::sign::is_asked_by_us;
 use crate::time::Now;
 use crate::world::World;
 
+/// Is it a node of the control plane, or of etcd, by its labels or within the last hour?
+pub fn concerns(world: &World, node: &Node, now: Now) -> bool {
+    node.is_control_plane() || world.etcd.remembers(&node.name, now.mono)
+}
+
+/// Likewise for the node of a machine, which may be gone.
+pub fn concerns_machine(world: &World, machine: &Machine, reach: Reach, now: Now) -> bool {
+    machine.is_control_plane() || is_on_host(view(world, reach), machine, now)
+}
+
 /// `starting` is the one that something has just been decided on.
 pub fn forbids(world: &World, node: &Node, starting: Option<&Name>, now: Now) -> Option<Because> {
-    if !node.is_control_plane() {
+    if !concerns(world, node, now) {
         return None;
     }
-    if let Some(other) = under_remediation(world).chain(starting).find(|other| **other != node.name) {
+    if let Some(other) = under_remediation(world, now).chain(starting).find(|other| **other != node.name) {
         return Some(Because::ControlPlaneBusy { node: other.clone() });
     }
     if !world.is_fresh(&Source::Etcd, now.mono) {
         return Some(Because::Stale { source: Source::Etcd });
     }
     match is_openshift(world) {
-        Some(false) => majority(&world.nodes, &world.etcd, Some(&node.name)),
+        Some(false) => majority(&world.nodes, &world.etcd, Some(&node.name), now),
         Some(true) | None => guarded(world, Some(&node.name), now),
     }
 }
 
 /// Likewise for a machine, whose node may be gone.
-pub fn forbids_machine(
-    world: &World,
-    machine: &Machine,
-    node: Option<&Node>,
-    reach: Reach,
-    starting: Option<&Name>,
-    now: Now,
-) -> Option<Because> {
-    if !machine.is_control_plane() && !node.is_some_and(Node::is_control_plane) {
+pub fn forbids_machine(world: &World, machine: &Machine, reach: Reach, starting: Option<&Name>, now: Now) -> Option<Because> {
+    if !concerns_machine(world, machine, reach, now) {
         return None;
     }
     let own = [Some(&machine.place.name), machine.node.as_ref()];
-    let busy = machines_under_remediation(world, machine);
-    let nodes = under_remediation(world).filter(|_| matches!(reach, Reach::Here));
+    let busy = machines_under_remediation(world, machine, reach, now);
+    let nodes = under_remediation(world, now).filter(|_| matches!(reach, Reach::Here));
     if let Some(other) = busy.chain(nodes).chain(starting).find(|other| !own.contains(&Some(*other))) {
         return Some(Because::ControlPlaneBusy { node: other.clone() });
     }
@@ -58,41 +63,64 @@ pub fn forbids_machine(
     if !world.is_fresh(&source, now.mono) {
         return Some(Because::Stale { source });
     }
-    match reach {
-        Reach::There(_, region) => majority(&region.nodes, &region.etcd, machine.node.as_ref()),
-        Reach::Here if is_openshift(world) == Some(false) => majority(&world.nodes, &world.etcd, machine.node.as_ref()),
-        Reach::Here | Reach::NotYet(_) => guarded(world, machine.node.as_ref(), now),
+    match (reach, view(world, reach)) {
+        (Reach::Here, _) if is_openshift(world) != Some(false) => guarded(world, machine.node.as_ref(), now),
+        (_, Some((nodes, etcd))) => majority(nodes, etcd, machine.node.as_ref(), now),
+        (_, None) => None,
     }
 }
 
-/// Would enough members of etcd be on ready nodes without this one?
-fn majority(nodes: &BTreeMap<Name, Known>, etcd: &BTreeMap<Name, Name>, without: Option<&Name>) -> Option<Because> {
-    let labelled = nodes.values().filter(|known| known.node.labels.get(ETCD_LABEL).is_some());
-    let hosts: BTreeSet<&Name> = labelled.map(|known| &known.node.name).chain(etcd.values()).collect();
+type View<'a> = (&'a BTreeMap<Name, Known>, &'a Etcd);
+
+/// The nodes and the etcd of the cluster that a machine belongs to.
+fn view<'a>(world: &'a World, reach: Reach<'a>) -> Option<View<'a>> {
+    match reach {
+        Reach::Here => Some((&world.nodes, &world.etcd)),
+        Reach::There(_, region) => Some((&region.nodes, &region.etcd)),
+        Reach::NotYet(_) => None,
+    }
+}
+
+fn is_on_host(view: Option<View>, machine: &Machine, now: Now) -> bool {
+    let (Some((nodes, etcd)), Some(node)) = (view, &machine.node) else { return false };
+    match nodes.get(node) {
+        Some(known) => known.is_control_plane || etcd.remembers(node, now.mono),
+        None => etcd.has_host(node, now.mono),
+    }
+}
+
+/// Would enough members of etcd be up without this one?
+fn majority(nodes: &BTreeMap<Name, Known>, etcd: &Etcd, without: Option<&Name>, now: Now) -> Option<Because> {
+    let hosts = etcd.hosts(nodes, now.mono);
     if hosts.is_empty() {
         return None;
     }
-    let is_ready = |host: &&&Name| nodes.get(**host).is_some_and(|known| known.unreadable.is_none() && known.node.is_ready());
-    let ready = hosts.iter().filter(|host| Some(**host) != without).filter(is_ready).count();
+    let ready = hosts.iter().filter(|host| Some(**host) != without && etcd.is_up(host, nodes)).count();
     let needed = hosts.len() / 2 + 1;
     (ready < needed).then_some(Because::EtcdQuorum { ready, needed, of: hosts.len() })
 }
 
 /// Machines of the same control plane that are being repaired, or may be.
-fn machines_under_remediation<'a>(world: &'a World, machine: &'a Machine) -> impl Iterator<Item = &'a Name> {
+fn machines_under_remediation<'a>(
+    world: &'a World,
+    machine: &'a Machine,
+    reach: Reach<'a>,
+    now: Now,
+) -> impl Iterator<Item = &'a Name> {
     let all = world.fleet.machines_in(machine.place.flavour, &machine.place.namespace);
     let is_busy = |other: &&Machine| {
-        let has_remediation =
-            world.objects.values().any(|object| object.body.is_none() && object.owners.iter().any(|uid| **uid == *other.uid));
+        let has_remediation = world.objects.values().any(|object| other.is_repaired_by(object));
         let is_asked = [EffectKey::DeleteMachine(other.place.clone()), EffectKey::PowerCycle(other.place.clone())];
         other.deleting
             || other.marks.power_cycle
             || has_remediation
+            || is_asked_by_us(other)
             || is_asked.iter().any(|key| world.flights.may_have_happened(key))
             || world.flights.may_be_made_for(&other.place.namespace, &other.place.name)
     };
-    let is_beside =
-        |other: &&Machine| other.uid != machine.uid && other.is_control_plane() && other.cluster() == machine.cluster();
+    let is_beside = move |other: &&Machine| {
+        other.uid != machine.uid && other.cluster() == machine.cluster() && concerns_machine(world, other, reach, now)
+    };
     all.filter(is_beside).filter(is_busy).map(|other| &other.place.name)
 }
 
@@ -118,13 +146,16 @@ fn guarded(world: &World, node: Option<&Name>, now: Now) -> Option<Because> {
 }
 
 /// Nodes of the control plane that have a remediation, or may have got one.
-fn under_remediation(world: &World) -> impl Iterator<Item = &Name> {
-    let is_control_plane = |node: &Name| world.nodes.get(node).is_some_and(|known| known.node.is_control_plane());
+fn under_remediation(world: &World, now: Now) -> impl Iterator<Item = &Name> {
+    let is_known = |node: &Name| world.nodes.get(node).is_some_and(|known| known.is_control_plane);
+    let is_control_plane = move |node: &Name| is_known(node) || world.etcd.remembers(node, now.mono);
     let objects = world.objects.values().filter(|object| object.body.is_none());
     let remediated =
         objects.filter(move |object| object.control_plane || is_control_plane(&object.node)).map(|object| &object.node);
-    let machines = world.fleet.machines.values().filter(|machine| machine.is_control_plane());
-    let of_machines =
-        machines.filter(|machine| machine.marks.power_cycle || machine.deleting).filter_map(|machine| machine.node.as_ref());
+    let machines = world.fleet.machines.values().filter(|machine| machine.marks.power_cycle || machine.deleting);
+    let of_machines = machines
+        .filter_map(|machine| Some((machine, machine.node.as_ref()?)))
+        .filter(move |(machine, node)| machine.is_control_plane() || is_control_plane(node))
+        .map(|(_, node)| node);
     remediated.chain(world.maybe_remediated().filter(move |node| is_control_plane(node))).chain(of_machines)
 }

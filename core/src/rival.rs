@@ -3,6 +3,7 @@
 //! Two controllers on one object fight. Where medik8s' own one is alive, as its leader's Lease shows, we leave the checks to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::decision::Because;
 use crate::facts::{Name, RivalLease};
@@ -12,8 +13,12 @@ use crate::time::{Clock, Mono, Now};
 pub struct Rivals {
     leases: BTreeMap<Name, (RivalLease, Mono)>,
     /// We may not look: what nobody tells us of is not there.
-    unreadable: bool,
+    blind_until: Option<Mono>,
 }
+
+/// How long a refusal is believed. It is repeated every few seconds while it holds; where other errors follow it, whether we
+/// may look is not known.
+const BLIND_FOR: Duration = Duration::from_secs(120);
 
 impl Rivals {
     /// Why nothing is done, and until when that is certain.
@@ -23,8 +28,8 @@ impl Rivals {
         Some((Because::ForeignController { lease: name.clone(), holder: lease.holder.clone() }, *until))
     }
 
-    pub fn is_unreadable(&self) -> bool {
-        self.unreadable
+    pub fn is_unreadable(&self, now: Mono) -> bool {
+        self.blind_until.is_some_and(|until| now < until)
     }
 
     pub fn names(&self) -> BTreeSet<Name> {
@@ -48,11 +53,13 @@ impl Rivals {
     }
 
     pub fn listed(&mut self, unseen: &BTreeSet<Name>) {
-        self.unreadable = false;
+        self.blind_until = None;
         self.leases.retain(|name, _| !unseen.contains(name));
     }
 
-    pub fn forbidden(&mut self) -> bool {
-        !std::mem::replace(&mut self.unreadable, true)
+    pub fn forbidden(&mut self, now: Mono) -> bool {
+        let was_known = self.is_unreadable(now);
+        self.blind_until = Some(now.after(BLIND_FOR));
+        !was_known
     }
 }

@@ -23,9 +23,12 @@ impl Clusters {
             return Ok(client);
         }
         let client = connect(access).await?;
-        let made = (access.clone(), client.clone());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(cluster.clone(), made);
+        self.keep(cluster, access, client.clone());
         Ok(client)
+    }
+
+    pub fn keep(&self, cluster: &ClusterKey, access: &Access, client: Client) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(cluster.clone(), (access.clone(), client));
     }
 
     /// Keeps nothing of clusters that nobody asks about any more.

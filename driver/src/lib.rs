@@ -5,7 +5,9 @@
 
 pub mod admin;
 pub mod clusters;
+pub mod home;
 mod machines;
+pub mod proxy;
 pub mod pump;
 mod remediations;
 pub mod telemetry;

@@ -1,6 +1,6 @@
 //! The loop: facts in, plan, effects out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -25,7 +25,7 @@ use resus_k8s::observe::Keep;
 use resus_k8s::{answer, encode};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::clusters::Clusters;
 use crate::telemetry::Telemetry;
@@ -90,6 +90,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         foreign: Vec::new(),
         detectors_off: Vec::new(),
         trouble: None,
+        unserved: BTreeSet::new(),
         telemetry,
     };
     let mut stop = std::pin::pin!(stop);
@@ -136,6 +137,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
 }
 
 /// A task that dies ends the process: half of it alive would be worse. One that was stopped on purpose is fine.
+/// What concerns one effect or one workload cluster alone is caught before; see [`Telemetry::caught`].
 fn ended_well(ended: Result<(), tokio::task::JoinError>) -> Result<()> {
     match ended {
         Err(error) if error.is_panic() => Err(error).context("a task of the loop died"),
@@ -182,6 +184,8 @@ struct Pump {
     /// As they were told last.
     detectors_off: Vec<(Detector, Off)>,
     trouble: Option<Name>,
+    /// Of which the API server says that there is no such kind.
+    unserved: BTreeSet<Source>,
     telemetry: Arc<Telemetry>,
 }
 
@@ -205,6 +209,8 @@ impl Pump {
                 let word = self.telemetry.answered(key, answer);
                 debug!(?key, answer = word, "answered");
             }
+            Input::NotServed(source) => drop(self.unserved.insert(source.clone())),
+            Input::Listed(source) => drop(self.unserved.remove(source)),
             _ => {}
         }
         let changed = self.world.apply(input, self.clock.now());
@@ -217,7 +223,7 @@ impl Pump {
         let began = Instant::now();
         let now = self.clock.now();
         let plan = plan(&self.world, now);
-        self.telemetry.planned(&plan, &self.world, now, began.elapsed());
+        self.telemetry.planned(&plan, &self.world, &self.unserved, now, began.elapsed());
         self.tell(&plan);
         self.watch(&plan);
         for effect in plan.effects {
@@ -241,28 +247,24 @@ impl Pump {
         let (client, places, sender) = (self.client.clone(), self.places.clone(), self.sender.clone());
         let keep = self.keep.clone();
         let elsewhere = match &effect {
-            Effect::Look { cluster: Some(cluster), .. } => self.access(cluster).map(|access| (cluster.clone(), access)),
+            Effect::Look { cluster: Some(cluster), .. } => Some((cluster.clone(), self.access(cluster))),
             _ => None,
         };
-        let clusters = self.clusters.clone();
+        let (clusters, telemetry) = (self.clusters.clone(), self.telemetry.clone());
         let not_after = leads_until.map(|at| self.clock.instant(at)).filter(|_| !matches!(effect, Effect::Lease(_)));
         self.tasks.spawn(async move {
-            // The process may have stood still since the plan was made; then another may lead by now.
-            if not_after.is_some_and(|at| Instant::now() >= at) {
-                let _ = sender.send(Heard { watch: None, inputs: vec![answer::unsent(&effect)] }).await;
-                return;
-            }
-            let carried_out = async {
-                let client = match &elsewhere {
-                    Some((cluster, access)) => clusters.client(cluster, access).await?,
+            let client = async {
+                Ok(match &elsewhere {
+                    Some((cluster, access)) => {
+                        clusters.client(cluster, access.as_ref().context("there is no kubeconfig any more")?).await?
+                    }
                     None => client,
-                };
-                carry_out(&client, &effect, &places).await
+                })
             };
-            let input = match tokio::time::timeout(REQUEST_TIMEOUT, carried_out).await {
-                Ok(Ok(response)) => answer::decode(&effect, &keep, &response),
-                Ok(Err(error)) => answer::lost(&effect, format!("{error:#}")),
-                Err(_) => answer::lost(&effect, format!("no answer from the API server within {REQUEST_TIMEOUT:?}")),
+            // The process may have stood still since the plan was made; then another may lead by now.
+            let input = match not_after.is_some_and(|at| Instant::now() >= at) {
+                true => answer::unsent(&effect, "the leadership has lapsed"),
+                false => answered(client, &effect, &places, &keep, &telemetry).await,
             };
             // Fails only when the loop has ended, and then nobody needs the answer.
             let _ = sender.send(Heard { watch: None, inputs: vec![input] }).await;
@@ -300,7 +302,7 @@ impl Pump {
                 Some((clusters, cluster, access)) => watch::Server::Elsewhere(clusters, cluster, access),
                 None => watch::Server::Here(self.client.clone()),
             };
-            let task = self.tasks.spawn(watch::watch(server, wanted, number, self.sender.clone()));
+            let task = self.tasks.spawn(watch::watch(server, wanted, number, self.sender.clone(), self.telemetry.clone()));
             self.watches.insert(source.clone(), Watching { number, served, access, task });
         }
         let world = &self.world;
@@ -358,11 +360,35 @@ impl Pump {
     }
 }
 
-async fn carry_out(client: &Client, effect: &Effect, places: &Places) -> Result<Response<Vec<u8>>> {
-    let request = encode::encode(effect, places).map(Body::from);
-    let (parts, body) = client.send(request).await?.into_parts();
-    let body = body.collect().await?.to_bytes().to_vec();
-    Ok(Response::from_parts(parts, body))
+/// A panic on the way leaves open whether it was done.
+async fn answered(
+    client: impl Future<Output = Result<Client>>,
+    effect: &Effect,
+    places: &Places,
+    keep: &Keep,
+    telemetry: &Telemetry,
+) -> Input {
+    telemetry.caught(carry_out(client, effect, places, keep)).await.unwrap_or_else(|why| {
+        error!(key = ?effect.key(), %why, "a request was given up; please report this");
+        answer::lost(effect, &why)
+    })
+}
+
+async fn carry_out(client: impl Future<Output = Result<Client>>, effect: &Effect, places: &Places, keep: &Keep) -> Input {
+    let request = match encode::encode(effect, places) {
+        Ok(request) => request.map(Body::from),
+        Err(error) => return answer::unsent(effect, &error.to_string()),
+    };
+    let response = async {
+        let (parts, body) = client.await?.send(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes().to_vec();
+        anyhow::Ok(Response::from_parts(parts, body))
+    };
+    match tokio::time::timeout(REQUEST_TIMEOUT, response).await {
+        Ok(Ok(response)) => answer::decode(effect, keep, &response),
+        Ok(Err(error)) => answer::lost(effect, &format!("{error:#}")),
+        Err(_) => answer::lost(effect, &format!("no answer from the API server within {REQUEST_TIMEOUT:?}")),
+    }
 }
 
 /// The only place that reads clocks.
@@ -387,4 +413,31 @@ impl Clock {
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use resus_core::input::Answer;
+
+    use super::*;
+    use crate::watch::tests::mistaken;
+
+    #[tokio::test]
+    async fn a_panic_in_the_task_of_an_effect_leaves_it_unsure() {
+        let telemetry = Telemetry::new();
+        let effect = Effect::Look { cluster: None, node: "n1".into() };
+        let client = async { Ok(mistaken()) };
+        let input = answered(client, &effect, &Places::new("resus"), &Keep::default(), &telemetry).await;
+        let Input::Answered(key, Answer::Unsure { why }) = input else { panic!("{input:?}") };
+        assert_eq!((key, &*why), (effect.key(), "a mistake in this program: on two lines"));
+        assert!(telemetry.metrics().contains("resus_task_panics_total 1"), "{}", telemetry.metrics());
+    }
+
+    #[test]
+    fn any_other_panic_ends_the_process() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let ended = runtime.block_on(async { tokio::spawn(async { panic!("a mistake") }).await });
+        assert!(ended_well(ended).is_err());
+        assert!(ended_well(Ok(())).is_ok());
+    }
 }

@@ -70,7 +70,7 @@ impl Remediations {
         let known = &mut *guard;
         let owned = |object: &&Object| {
             let is_owner = |uid: &str| world.checks.values().any(|check| *check.uid == *uid);
-            object.body.is_none() && object.owners.iter().any(|uid| is_owner(uid))
+            object.body.is_none() && object.owners.iter().any(|owner| !owner.controls && is_owner(&owner.uid))
         };
         let mut ongoing = BTreeMap::new();
         let mut old = BTreeSet::new();

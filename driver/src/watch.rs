@@ -18,6 +18,7 @@ use kube::client::Body;
 use resus_core::facts::{Served, Source};
 use resus_core::input::Input;
 use resus_core::mhc::facts::{Access, ClusterKey};
+use resus_core::text::Plain;
 use resus_core::world::STALE_AFTER;
 use resus_k8s::feed::{self, Line};
 use resus_k8s::names::Places;
@@ -28,6 +29,7 @@ use tracing::{info, warn};
 
 use crate::clusters::Clusters;
 use crate::pump::Heard;
+use crate::telemetry::Telemetry;
 
 /// For the head of an answer, and for a page of a list.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -64,22 +66,32 @@ pub enum Server {
 }
 
 /// Never ends by itself; it is aborted when the source is no longer wanted.
-pub async fn watch(server: Server, what: Wanted, number: u64, heard: Sender<Heard>) {
-    let Wanted { source, served, keep, places } = what;
-    let client = match server {
-        Server::Here(client) => client,
-        Server::Elsewhere(clusters, cluster, access) => match clusters.client(&cluster, &access).await {
-            Ok(client) => client,
-            Err(error) => {
-                let why = format!("{error:#}");
-                warn!(%source, why, "cannot be watched until the kubeconfig is another");
-                let input = Input::NoAccess { cluster, why: why.into() };
-                // Fails only when the loop has ended.
-                let _ = heard.send(Heard { watch: Some(number), inputs: vec![input] }).await;
-                return std::future::pending().await;
-            }
-        },
+pub async fn watch(server: Server, what: Wanted, number: u64, heard: Sender<Heard>, telemetry: Arc<Telemetry>) {
+    let (clusters, cluster, access) = match server {
+        Server::Here(client) => return follow(client, what, number, heard).await,
+        Server::Elsewhere(clusters, cluster, access) => (clusters, cluster, access),
     };
+    let source = what.source.clone();
+    let watched = async {
+        match clusters.client(&cluster, &access).await {
+            Ok(client) => {
+                follow(client, what, number, heard.clone()).await;
+                "its watch has ended".into()
+            }
+            Err(error) => Plain(&format!("{error:#}")).to_string(),
+        }
+    };
+    // Whatever one cluster does to us, all others are served.
+    let why = telemetry.caught(watched).await.unwrap_or_else(|why| why);
+    warn!(%source, why, "cannot be watched until the kubeconfig is another");
+    let input = Input::NoAccess { cluster, why: why.into() };
+    // Fails only when the loop has ended.
+    let _ = heard.send(Heard { watch: Some(number), inputs: vec![input] }).await;
+    std::future::pending::<()>().await;
+}
+
+async fn follow(client: Client, what: Wanted, number: u64, heard: Sender<Heard>) {
+    let Wanted { source, served, keep, places } = what;
     let mut watch = Watch { client, source, served, keep, places, number, heard, told: false, polled: false };
     let mut next = Next::List;
     let mut backoff = BACKOFF_MIN;
@@ -138,7 +150,7 @@ impl Watch {
         let mut page: Option<String> = None;
         let mut listed = 0;
         loop {
-            let request = feed::list(&self.source, self.served.as_ref(), &self.places, page.as_deref());
+            let request = feed::list(&self.source, self.served.as_ref(), &self.places, page.as_deref())?;
             let answer = timeout(ANSWER_WITHIN, self.whole(request)).await.context("no answer in time")?;
             let body = match answer? {
                 Ok(body) => body,
@@ -164,7 +176,15 @@ impl Watch {
     }
 
     async fn follow(&mut self, mut version: String, resumed: bool) -> Result<Next> {
-        let request = feed::watch(&self.source, self.served.as_ref(), &self.places, &version);
+        let request = match feed::watch(&self.source, self.served.as_ref(), &self.places, &version) {
+            Ok(request) => request,
+            // Another list may have a version that can be asked for.
+            Err(error) => {
+                self.broken().await?;
+                self.report(&error.into());
+                return Ok(Next::List);
+            }
+        };
         let opened = timeout(ANSWER_WITHIN, self.open(request)).await;
         let mut body = match opened.context("no answer in time").flatten() {
             Ok(Ok(body)) => body,
@@ -280,7 +300,7 @@ impl Watch {
     async fn refused(&mut self, status: &ApiStatus) -> Result<Next> {
         match status.code {
             404 => self.input(Input::NotServed(self.source.clone())).await?,
-            401 | 403 => self.input(Input::Forbidden(self.source.clone())).await?,
+            403 => self.input(Input::Forbidden(self.source.clone())).await?,
             _ => {}
         }
         self.report(&anyhow::Error::msg(self.explain(status)));
@@ -326,12 +346,12 @@ impl Watch {
             (_, 401) => ": the credentials are not accepted",
             _ => "",
         };
-        format!("{} ({}){what_to_do}", status.message, status.code)
+        format!("{} ({}){what_to_do}", Plain(&status.message), status.code)
     }
 
     fn report(&mut self, error: &anyhow::Error) {
         if !std::mem::replace(&mut self.told, true) {
-            warn!(source = %self.source, why = format!("{error:#}"), "cannot be watched; trying again");
+            warn!(source = %self.source, why = %Plain(&format!("{error:#}")), "cannot be watched; trying again");
         }
     }
 }
@@ -370,4 +390,48 @@ fn api_status(code: StatusCode, body: &[u8]) -> ApiStatus {
     let status: ApiStatus = serde_json::from_slice(body).unwrap_or_default();
     let message = if status.message.is_empty() { code.to_string() } else { status.message };
     ApiStatus { code: code.as_u16(), message, ..status }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use http::Response;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// A client whose every request panics in the task that sends it.
+    pub fn mistaken() -> Client {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let method = request.method();
+            assert!(method == http::Method::OPTIONS, "on two\nlines");
+            Ok::<Response<Body>, kube::Error>(Response::new(Body::empty()))
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_the_watch_of_a_workload_cluster_is_a_loss_of_access() {
+        let cluster = ClusterKey { namespace: "ns".into(), name: "blue".into() };
+        let access = Access("kubeconfig".into());
+        let clusters = Clusters::default();
+        clusters.keep(&cluster, &access, mistaken());
+        let wanted = Wanted {
+            source: Source::RemoteNodes(cluster.clone()),
+            served: None,
+            keep: Arc::default(),
+            places: Arc::new(Places::new("resus")),
+        };
+        let telemetry = Arc::new(Telemetry::new());
+        let (sender, mut heard) = mpsc::channel(8);
+        let server = Server::Elsewhere(clusters, cluster.clone(), access);
+        let task = tokio::spawn(watch(server, wanted, 7, sender, telemetry.clone()));
+        let first = heard.recv().await.expect("it lists first");
+        assert!(matches!(&first.inputs[..], [Input::Listing(_)]));
+        let Heard { watch: Some(7), inputs } = heard.recv().await.expect("it lives on") else { panic!("of watch 7") };
+        let [Input::NoAccess { cluster: lost, why }] = &inputs[..] else { panic!("{inputs:?}") };
+        assert_eq!((lost, &**why), (&cluster, "a mistake in this program: on two lines"));
+        assert!(telemetry.metrics().contains("resus_task_panics_total 1"));
+        assert!(!task.is_finished());
+        task.abort();
+    }
 }

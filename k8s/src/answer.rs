@@ -8,6 +8,7 @@ use resus_core::effect::{Effect, Signing};
 use resus_core::facts::{Name, Served, Version};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
+use resus_core::text::Plain;
 use resus_core::time::Wall;
 use serde::Deserialize;
 
@@ -25,19 +26,21 @@ pub fn decode(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Inp
 }
 
 /// No response came, or none in time: done or not, nobody knows.
-pub fn lost(effect: &Effect, why: String) -> Input {
+pub fn lost(effect: &Effect, why: &str) -> Input {
+    let why: Name = Plain(why).to_string().into();
     match effect {
-        Effect::Lease(_) => Input::LeaseAnswered(LeaseAnswer::Failed { why: why.into() }),
-        _ => Input::Answered(effect.key(), Answer::Unsure { why: why.into() }),
+        Effect::Lease(_) => Input::LeaseAnswered(LeaseAnswer::Failed { why }),
+        _ => Input::Answered(effect.key(), Answer::Unsure { why }),
     }
 }
 
-/// It was never sent: another may lead by now.
-pub fn unsent(effect: &Effect) -> Input {
-    Input::Answered(
-        effect.key(),
-        Answer::Refused { why: "not sent, as the leadership has lapsed".into(), retry_after: None, forbidden: false },
-    )
+/// It was never sent, so nothing has happened.
+pub fn unsent(effect: &Effect, why: &str) -> Input {
+    let why: Name = format!("not sent: {}", Plain(why)).into();
+    match effect {
+        Effect::Lease(_) => Input::LeaseAnswered(LeaseAnswer::Failed { why }),
+        _ => Input::Answered(effect.key(), Answer::Refused { why, retry_after: None, forbidden: false }),
+    }
 }
 
 fn answer(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Answer {
@@ -46,7 +49,7 @@ fn answer(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Answer 
         return match fact(effect, keep, response.body()) {
             Ok(fact) => Answer::Done(fact),
             // Stored it may be, but an answer that cannot be read proves nothing.
-            Err(error) => Answer::Unsure { why: format!("the answer cannot be read: {error}").into() },
+            Err(error) => Answer::Unsure { why: format!("the answer cannot be read: {}", Plain(&error.to_string())).into() },
         };
     }
     let status = api_status(response);
@@ -55,7 +58,9 @@ fn answer(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Answer 
         (StatusCode::CONFLICT, "AlreadyExists") => Answer::Exists,
         (StatusCode::CONFLICT, _) => Answer::Conflict,
         (code, _) if code.is_client_error() => {
-            let forbidden = matches!(code, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED);
+            // Not 401: who we are is in doubt then, not what we may do.
+            let cannot = code == StatusCode::METHOD_NOT_ALLOWED && matches!(effect, Effect::Mark { .. });
+            let forbidden = code == StatusCode::FORBIDDEN || cannot;
             Answer::Refused { why: why(code, &status), retry_after: retry_after(response, &status), forbidden }
         }
         (code, _) => Answer::Unsure { why: why(code, &status) },
@@ -146,7 +151,9 @@ fn lease_answer(effect: &LeaseEffect, response: &Response<Vec<u8>>) -> LeaseAnsw
         (_, code) if code.is_success() => match serde_json::from_slice(response.body()).map(record) {
             Ok(Some(record)) => LeaseAnswer::Found(record),
             Ok(None) => LeaseAnswer::Failed { why: "the leader lease has no version".into() },
-            Err(error) => LeaseAnswer::Failed { why: format!("the leader lease cannot be read: {error}").into() },
+            Err(error) => {
+                LeaseAnswer::Failed { why: format!("the leader lease cannot be read: {}", Plain(&error.to_string())).into() }
+            }
         },
         (_, code) => LeaseAnswer::Failed { why: why(code, &status) },
     }
@@ -174,7 +181,7 @@ fn api_status(response: &Response<Vec<u8>>) -> ApiStatus {
 fn why(code: StatusCode, status: &ApiStatus) -> Name {
     match status.message.is_empty() {
         true => code.to_string().into(),
-        false => format!("{} ({})", status.message, code.as_u16()).into(),
+        false => format!("{} ({})", Plain(&status.message), code.as_u16()).into(),
     }
 }
 

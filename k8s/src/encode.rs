@@ -21,10 +21,23 @@ use crate::crd::nhc::{NodeHealthCheckStatus, RecentRemediation, Remediation, Unh
 use crate::names::{self, Places};
 use crate::observe::timestamp;
 
+/// Why no request can be made: something that others wrote is too long for an address, or cannot be written back.
+#[derive(Debug, thiserror::Error)]
+pub enum Unsendable {
+    #[error("no address can be made of it: {0}")]
+    Address(#[from] http::Error),
+    #[error("its JSON cannot be written back: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("its JSON cannot be written back: metadata.annotations is not a map")]
+    Annotations,
+}
+
+pub type Sendable = Result<Request<Vec<u8>>, Unsendable>;
+
 /// The API server refuses longer messages in events.
 const EVENT_MESSAGE_MAX: usize = 1024;
 
-pub fn encode(effect: &Effect, places: &Places) -> Request<Vec<u8>> {
+pub fn encode(effect: &Effect, places: &Places) -> Sendable {
     let namespace = &*places.own;
     match effect {
         // A Node of another cluster is asked for there.
@@ -45,8 +58,8 @@ pub fn encode(effect: &Effect, places: &Places) -> Request<Vec<u8>> {
             };
             if let Some(whole) = whole {
                 // With the version that it was read at: what changed since refuses.
-                let mut object: Value = serde_json::from_str(whole).expect("it was read as JSON");
-                object["metadata"]["annotations"][annotation] = value;
+                let mut object: Value = serde_json::from_str(whole)?;
+                annotate(&mut object, annotation, value)?;
                 return request(Method::PUT, object_path(key, plural, true), Some(object));
             }
             // Another object of the same name has another uid, and refuses.
@@ -106,7 +119,18 @@ pub fn encode(effect: &Effect, places: &Places) -> Request<Vec<u8>> {
     }
 }
 
-fn create(creation: &Creation) -> Request<Vec<u8>> {
+fn annotate(object: &mut Value, annotation: &str, value: Value) -> Result<(), Unsendable> {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).ok_or(Unsendable::Annotations)?;
+    let annotations = metadata.entry("annotations").or_insert(Value::Null);
+    // Null is as good as absent.
+    if annotations.is_null() {
+        *annotations = json!({});
+    }
+    annotations.as_object_mut().ok_or(Unsendable::Annotations)?.insert(annotation.into(), value);
+    Ok(())
+}
+
+fn create(creation: &Creation) -> Sendable {
     match &creation.owner {
         Owner::Machine { dialect, name, uid, cluster, check_uid, tells: _ } => {
             machines::create(creation, &machines::For { dialect: *dialect, name, uid, cluster: cluster.as_deref(), check_uid })
@@ -125,16 +149,16 @@ fn create(creation: &Creation) -> Request<Vec<u8>> {
     }
 }
 
-fn create_with(creation: &Creation, mut metadata: Value) -> Request<Vec<u8>> {
+fn create_with(creation: &Creation, mut metadata: Value) -> Sendable {
     metadata["name"] = json!(&*creation.key.name);
     metadata["namespace"] = json!(creation.key.namespace.as_deref());
-    let spec: Value = serde_json::from_str(&creation.body.spec).expect("the body was made from a JSON value");
+    let spec: Value = serde_json::from_str(&creation.body.spec)?;
     let kind = &creation.key.kind;
     let body = json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "metadata": metadata, "spec": spec});
     request(Method::POST, object_path(&creation.key, &creation.plural, false), Some(body))
 }
 
-fn emit(event: &Event) -> Request<Vec<u8>> {
+fn emit(event: &Event) -> Sendable {
     let at = timestamp(event.at.whole_seconds()).to_string();
     let about = &event.about;
     let source = if &*about.kind.kind == names::CHECK_KIND { names::EVENT_SOURCE } else { names::MACHINE_EVENT_SOURCE };
@@ -167,7 +191,7 @@ fn ours() -> Value {
     json!({names::MANAGED_BY_LABEL: names::MANAGER})
 }
 
-fn default_check(workers: Workers, namespace: &str) -> Request<Vec<u8>> {
+fn default_check(workers: Workers, namespace: &str) -> Sendable {
     let expression = |key: &str, operator: &str| json!({"key": key, "operator": operator});
     let selector = match workers {
         Workers::Labelled => vec![expression("node-role.kubernetes.io/worker", "Exists")],
@@ -189,19 +213,19 @@ fn default_check(workers: Workers, namespace: &str) -> Request<Vec<u8>> {
     request(Method::POST, format!("{}/{}", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL), Some(check))
 }
 
-fn merge(path: String, patch: &Value) -> Request<Vec<u8>> {
-    let mut request = request(Method::PATCH, path, Some(patch.clone()));
+fn merge(path: String, patch: &Value) -> Sendable {
+    let mut request = request(Method::PATCH, path, Some(patch.clone()))?;
     request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/merge-patch+json"));
-    request
+    Ok(request)
 }
 
-fn json_patch(path: String, operations: Vec<Value>) -> Request<Vec<u8>> {
-    let mut request = request(Method::PATCH, path, Some(operations.into()));
+fn json_patch(path: String, operations: Vec<Value>) -> Sendable {
+    let mut request = request(Method::PATCH, path, Some(operations.into()))?;
     request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json-patch+json"));
-    request
+    Ok(request)
 }
 
-fn hold_node(hold: &Hold, namespace: &str) -> Request<Vec<u8>> {
+fn hold_node(hold: &Hold, namespace: &str) -> Sendable {
     let same_holder = hold.before.as_ref().filter(|before| before.holder == hold.holder);
     let transitions = hold.before.as_ref().map_or(0, |before| before.transitions + u32::from(same_holder.is_none()));
     let acquired_at = same_holder.map_or(hold.at, |before| before.acquired_at);
@@ -243,7 +267,7 @@ fn seconds(at: Wall) -> String {
     timestamp(at.whole_seconds()).to_string()
 }
 
-fn lease(effect: &LeaseEffect, namespace: &str) -> Request<Vec<u8>> {
+fn lease(effect: &LeaseEffect, namespace: &str) -> Sendable {
     let leases = leases(namespace);
     let one = format!("{leases}/{}", names::LEADER_LEASE);
     match effect {
@@ -354,7 +378,7 @@ pub fn escape(text: &str) -> String {
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-fn request(method: Method, path: String, body: Option<Value>) -> Request<Vec<u8>> {
+fn request(method: Method, path: String, body: Option<Value>) -> Sendable {
     // The server gives up when we do: what it has not stored by then, it never will.
     let patience = REQUEST_TIMEOUT.as_secs();
     let uri = match method {
@@ -362,13 +386,13 @@ fn request(method: Method, path: String, body: Option<Value>) -> Request<Vec<u8>
         Method::DELETE => format!("{path}?timeout={patience}s"),
         _ => path,
     };
-    Request::builder()
+    let request = Request::builder()
         .method(method)
         .uri(uri)
         .header(header::ACCEPT, "application/json")
         .header(header::CONTENT_TYPE, "application/json")
-        .body(body.map(|body| body.to_string().into_bytes()).unwrap_or_default())
-        .expect("everything in the path is escaped")
+        .body(body.map(|body| body.to_string().into_bytes()).unwrap_or_default());
+    Ok(request?)
 }
 
 fn cut(text: &str, max: usize) -> &str {

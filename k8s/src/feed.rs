@@ -4,10 +4,11 @@ use http::{Method, Request, header};
 use resus_core::facts::{Name, ObjectKey, Served, Signal, Source};
 use resus_core::input::{Fact, Gone, Input};
 use resus_core::mhc::facts::{ClusterKey, Dialect, Place};
+use resus_core::text::Plain;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::encode::{api_root, escape, leases};
+use crate::encode::{Sendable, api_root, escape, leases};
 use crate::names::{self, Places};
 use crate::observe::{self, ApiStatus, Keep, NameOnly, Names};
 use crate::signal;
@@ -21,13 +22,13 @@ const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 const ONLY_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// `served` is how the API serves the kind of [`Source::Objects`]; the others are well known.
-pub fn list(source: &Source, served: Option<&Served>, places: &Places, page: Option<&str>) -> Request<Vec<u8>> {
+pub fn list(source: &Source, served: Option<&Served>, places: &Places, page: Option<&str>) -> Sendable {
     let page = page.map(|page| format!("&continue={}", escape(page))).unwrap_or_default();
     get(format!("{}?limit={PAGE}{}{page}", path(source, served, places), only(source)), source, ONLY_METADATA_LIST)
 }
 
-pub fn watch(source: &Source, served: Option<&Served>, places: &Places, version: &str) -> Request<Vec<u8>> {
-    let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}");
+pub fn watch(source: &Source, served: Option<&Served>, places: &Places, version: &str) -> Sendable {
+    let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={}", escape(version));
     get(format!("{}?{query}{}", path(source, served, places), only(source)), source, ONLY_METADATA)
 }
 
@@ -79,7 +80,7 @@ fn only(source: &Source) -> String {
     }
 }
 
-fn get(uri: String, source: &Source, only_metadata: &str) -> Request<Vec<u8>> {
+fn get(uri: String, source: &Source, only_metadata: &str) -> Sendable {
     let accept = match source {
         Source::Kinds | Source::Signals(Signal::Kured) => only_metadata,
         Source::Nodes
@@ -98,14 +99,14 @@ fn get(uri: String, source: &Source, only_metadata: &str) -> Request<Vec<u8>> {
         | Source::Access(_)
         | Source::Signals(Signal::ClusterVersions | Signal::Plans) => "application/json",
     };
-    Request::builder()
+    let request = Request::builder()
         .method(Method::GET)
         .uri(uri)
         .header(header::ACCEPT, accept)
         // Watches of 1.37 are compressed event by event, which the client cannot read; and loopback is cheap.
         .header(header::ACCEPT_ENCODING, "identity")
-        .body(Vec::new())
-        .expect("everything in the path is escaped")
+        .body(Vec::new());
+    Ok(request?)
 }
 
 /// A page of a list.
@@ -199,9 +200,9 @@ fn seen(source: &Source, keep: &Keep, json: &[u8]) -> Input {
         Source::Checks => observe::check(json).map(Fact::Check),
         Source::Kinds => observe::definition(json),
         Source::NodeLeases => observe::node_lease(json).map(Fact::NodeLease),
-        Source::Etcd => observe::etcd(json).map(|(pod, node)| Fact::Etcd { pod, node }),
+        Source::Etcd => observe::etcd(json).map(|(pod, says)| Fact::Etcd { pod, says }),
         Source::RemoteEtcd(cluster) => {
-            observe::etcd(json).map(|(pod, node)| Fact::RemoteEtcd { cluster: cluster.clone(), pod, node })
+            observe::etcd(json).map(|(pod, says)| Fact::RemoteEtcd { cluster: cluster.clone(), pod, says })
         }
         Source::Budgets => observe::budget(json),
         Source::Guards => observe::guard(json),
@@ -216,8 +217,8 @@ fn seen(source: &Source, keep: &Keep, json: &[u8]) -> Input {
     match fact {
         Ok(fact) => Input::Seen(fact),
         Err(error) => {
-            let name = serde_json::from_slice::<NameOnly>(json).map_or_else(|_| "?".into(), |view| view.metadata.full_name());
-            Input::Unreadable { source: source.clone(), name, why: error.to_string().into() }
+            let name = observe::name(json).unwrap_or_else(|_| "?".into());
+            Input::Unreadable { source: source.clone(), name, why: Plain(&error.to_string()).to_string().into() }
         }
     }
 }

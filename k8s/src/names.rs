@@ -43,6 +43,8 @@ pub const CLUSTER_API_AGGREGATION: (&str, &str) = ("cluster.x-k8s.io/aggregate-t
 pub const MACHINES: &str = "machines";
 pub const MACHINE_CHECKS: &str = "machinehealthchecks";
 pub const CLUSTERS: &str = "clusters";
+/// What machines, or what makes them, consist of is made from templates, too, and has the name of its Machine.
+pub const NO_REMEDIATION_TEMPLATES: [&str; 3] = ["MachineTemplate", "ConfigTemplate", "ControlPlaneTemplate"];
 /// A Secret named after its Cluster holds the kubeconfig under this key.
 pub const KUBECONFIG: (&str, &str) = ("-kubeconfig", "value");
 
@@ -131,6 +133,8 @@ pub fn rival_lease(rival: Rival) -> &'static str {
     }
 }
 
+/// On a Pod that the kubelet shows of a static one.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// The namespace and labels of etcd's mirror Pods.
 pub const ETCD_PODS: (&str, &str) = ("kube-system", "component=etcd");
 /// Where OpenShift guards its etcd.

@@ -21,16 +21,18 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::escalate::TEMPLATE_SUFFIX;
+use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
-    Body, Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, READY, Rival, RivalLease,
-    Taint, Version,
+    Body, Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnerRef, READY, Rival,
+    RivalLease, Taint, Version,
 };
 use resus_core::input::Fact;
 use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
 use resus_core::repeat::Recent;
+use resus_core::text::{NAME_MAX, is_name};
 use resus_core::time::Wall;
 use resus_core::upgrade::Detectors;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -132,22 +134,15 @@ pub fn guard(json: &[u8]) -> serde_json::Result<Fact> {
     Ok(Fact::Guard { pod: metadata.full_name(), guard })
 }
 
-/// The name of a Pod of etcd, and its node. One that is not bound yet runs nowhere.
-pub fn etcd(json: &[u8]) -> serde_json::Result<(Name, Name)> {
-    #[derive(Deserialize)]
-    struct PodView {
-        metadata: Names,
-        #[serde(default)]
-        spec: PodSpecView,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct PodSpecView {
-        #[serde(default)]
-        node_name: String,
-    }
-    let pod: PodView = serde_json::from_slice(json)?;
-    Ok((pod.metadata.full_name(), pod.spec.node_name.into()))
+/// The name of a Pod of etcd, and what the kubelet shows of it. Others can write such Pods too, but not static ones.
+pub fn etcd(json: &[u8]) -> serde_json::Result<(Name, Option<EtcdPod>)> {
+    let NameOnly { metadata } = serde_json::from_slice(json)?;
+    let pod: Pod = serde_json::from_slice(json)?;
+    let is_static = pod.metadata.annotations.is_some_and(|own| own.contains_key(names::MIRROR_ANNOTATION));
+    let node = pod.spec.and_then(|spec| spec.node_name).filter(|node| is_static && is_name(node));
+    let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+    let ready = conditions.iter().any(|own| own.type_ == READY && own.status == "True");
+    Ok((metadata.full_name(), node.map(|node| EtcdPod { node: node.into(), ready })))
 }
 
 #[derive(Deserialize)]
@@ -163,29 +158,54 @@ pub struct NameOnly {
 
 #[derive(Deserialize)]
 pub struct Names {
+    #[serde(deserialize_with = "named")]
     pub name: String,
+    #[serde(default, deserialize_with = "named_if_any")]
     pub namespace: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "opaque")]
     pub uid: String,
 }
 
 impl Names {
     pub fn full_name(&self) -> Name {
-        match &self.namespace {
-            Some(namespace) => format!("{namespace}/{}", self.name).into(),
-            None => self.name.as_str().into(),
-        }
+        full_name(&self.name, self.namespace.as_deref())
     }
+}
+
+fn full_name(name: &str, namespace: Option<&str>) -> Name {
+    match namespace {
+        Some(namespace) => format!("{namespace}/{name}").into(),
+        None => name.into(),
+    }
+}
+
+/// Of an object of which nothing else can be read.
+pub fn name(json: &[u8]) -> serde_json::Result<Name> {
+    #[derive(Deserialize)]
+    struct View {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(deserialize_with = "named")]
+        name: String,
+        #[serde(default, deserialize_with = "named_if_any")]
+        namespace: Option<String>,
+    }
+    let View { metadata } = serde_json::from_slice(json)?;
+    Ok(full_name(&metadata.name, metadata.namespace.as_deref()))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Meta {
+    #[serde(deserialize_with = "named")]
     name: String,
+    #[serde(default, deserialize_with = "named_if_any")]
     namespace: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "opaque")]
     uid: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "opaque")]
     resource_version: String,
     #[serde(default)]
     generation: i64,
@@ -218,8 +238,15 @@ impl Meta {
 
 #[derive(Deserialize)]
 struct OwnerView {
+    #[serde(deserialize_with = "opaque")]
     uid: Box<str>,
     controller: Option<bool>,
+}
+
+impl OwnerView {
+    fn into_facts(self) -> OwnerRef {
+        OwnerRef { uid: self.uid, controls: self.controller == Some(true) }
+    }
 }
 
 #[derive(Deserialize)]
@@ -235,10 +262,11 @@ struct NodeView<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeMeta<'a> {
+    #[serde(deserialize_with = "named")]
     name: Box<str>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "opaque")]
     uid: Box<str>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "opaque")]
     resource_version: Box<str>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<IgnoredAny>,
@@ -403,9 +431,10 @@ fn check_status(status: NodeHealthCheckStatus) -> CheckStatus {
     CheckStatus {
         observed: status.observed_nodes,
         healthy: status.healthy_nodes,
-        unhealthy: status.unhealthy_nodes.into_iter().map(unhealthy_node).collect(),
+        // Whoever may write the status may write anything as a name.
+        unhealthy: status.unhealthy_nodes.into_iter().filter(|node| is_name(&node.name)).map(unhealthy_node).collect(),
         conditions: status.conditions.into_iter().map(condition).collect(),
-        recent: status.recent_remediations.into_iter().map(recent).collect(),
+        recent: status.recent_remediations.into_iter().filter(|recent| is_name(&recent.name)).map(recent).collect(),
         phase: status.phase.into(),
         reason: status.reason.into(),
     }
@@ -434,7 +463,8 @@ fn unhealthy_node(node: crate::crd::nhc::UnhealthyNode) -> UnhealthyNode {
     };
     UnhealthyNode {
         name: node.name.into(),
-        remediations: node.remediations.into_iter().map(remediation).collect(),
+        // Anybody who may write the status may write anything there; no address is made of it.
+        remediations: node.remediations.into_iter().map(remediation).filter(|own| own.key.is_plausible()).collect(),
         healthy_since: node.conditions_healthy_timestamp.map(|time| wall(time.0)),
         healthy_delayed: node.healthy_delayed,
         held: node.held.map(Into::into),
@@ -476,7 +506,7 @@ impl ObjectView {
             healthy_since: metadata.annotation(names::HEALTHY_DELAY).and_then(|text| text.parse().ok()).map(wall),
             flagged_old: metadata.annotation(names::OLD_FLAG.0).is_some(),
             body: kind.kind.ends_with(TEMPLATE_SUFFIX).then(|| body(spec.as_ref())),
-            owners: metadata.owner_references.unwrap_or_default().into_iter().map(|owner| owner.uid).collect(),
+            owners: metadata.owner_references.unwrap_or_default().into_iter().map(OwnerView::into_facts).collect(),
             key: ObjectKey { kind: kind.clone(), namespace: metadata.namespace.map(Into::into), name },
         }
     }
@@ -507,6 +537,34 @@ fn body(spec: Option<&Value>) -> Result<Body, Invalid> {
 fn condition<'a>(status: Option<&'a Value>, kind: &str) -> Option<&'a str> {
     let conditions = status?.get("conditions")?.as_array()?;
     conditions.iter().find(|condition| condition.get("type").is_some_and(|own| own == kind))?.get("status")?.as_str()
+}
+
+/// A name or namespace: what is none in Kubernetes fails its object, as it goes into addresses and sentences.
+fn named<'de, D: Deserializer<'de>, T: From<String>>(deserializer: D) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match is_name(&text) {
+        true => Ok(text.into()),
+        false => Err(serde::de::Error::custom(format!(
+            "a name in its metadata is none: names have at most {NAME_MAX} lower-case letters, digits, dashes and dots"
+        ))),
+    }
+}
+
+/// Empty is as good as absent.
+fn named_if_any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty());
+    text.map(|text| named(text.into_deserializer())).transpose()
+}
+
+/// A uid or a version, which may be any short text.
+fn opaque<'de, D: Deserializer<'de>, T: From<String>>(deserializer: D) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.len() <= NAME_MAX && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(text.into()),
+        false => Err(serde::de::Error::custom(format!(
+            "a uid or version in its metadata is none: they have at most {NAME_MAX} characters of ASCII without spaces"
+        ))),
+    }
 }
 
 fn invalid(why: String) -> Invalid {

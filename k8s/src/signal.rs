@@ -11,7 +11,7 @@ use resus_core::input::Fact;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::observe::wall;
+use crate::observe::{Names, wall};
 
 /// kured keeps its lock on its own DaemonSet.
 pub const KURED_LOCK: &str = "weave.works/kured-node-lock";
@@ -29,12 +29,13 @@ pub fn signal(json: &[u8], signal: Signal) -> serde_json::Result<Fact> {
     }
     #[derive(Deserialize)]
     struct Meta {
-        name: String,
-        namespace: Option<String>,
+        #[serde(flatten)]
+        names: Names,
         #[serde(default)]
         annotations: Value,
     }
-    let View { metadata: Meta { name, namespace, annotations }, status } = serde_json::from_slice(json)?;
+    let View { metadata: Meta { names, annotations }, status } = serde_json::from_slice(json)?;
+    let Names { name, namespace, .. } = names;
     let says = match signal {
         Signal::ClusterVersions => cluster_version(&status),
         Signal::Kured => annotations.get(KURED_LOCK).map_or(SignalFact::Quiet, kured_lock),

@@ -189,7 +189,7 @@ fn creation() -> Effect {
 
 #[test]
 fn every_write_names_what_it_was_decided_on() {
-    let request = encode::encode(&creation(), &Places::new("resus"));
+    let request = encode::encode(&creation(), &Places::new("resus")).unwrap();
     let body: Value = serde_json::from_slice(request.body()).expect("JSON");
     assert_eq!(
         (request.method().as_str(), request.uri().to_string().as_str()),
@@ -204,7 +204,8 @@ fn every_write_names_what_it_was_decided_on() {
     let request = encode::encode(
         &Effect::Delete { key: key(), plural: "reboots".into(), uid: "x".into(), tells: Vec::new() },
         &Places::new("resus"),
-    );
+    )
+    .unwrap();
     let body: Value = serde_json::from_slice(request.body()).expect("JSON");
     assert_eq!(
         (request.method().as_str(), request.uri().path(), &body["preconditions"]),
@@ -213,7 +214,7 @@ fn every_write_names_what_it_was_decided_on() {
 
     let status =
         Effect::Status { check: "c".into(), version: Version("41".into()), status: Default::default(), written_at: Wall(0) };
-    let request = encode::encode(&status, &Places::new("resus"));
+    let request = encode::encode(&status, &Places::new("resus")).unwrap();
     let body: Value = serde_json::from_slice(request.body()).expect("JSON");
     assert_eq!(body[0], json!({"op": "replace", "path": "/metadata/resourceVersion", "value": "41"}));
     assert_eq!(request.headers()["content-type"], "application/json-patch+json");
@@ -226,7 +227,7 @@ fn every_write_names_what_it_was_decided_on() {
         transitions: 2,
         version: Version("8".into()),
     };
-    let request = encode::encode(&Effect::Lease(LeaseEffect::Write(record)), &Places::new("resus"));
+    let request = encode::encode(&Effect::Lease(LeaseEffect::Write(record)), &Places::new("resus")).unwrap();
     let body: Value = serde_json::from_slice(request.body()).expect("JSON");
     assert_eq!(
         (&body["metadata"]["resourceVersion"], &body["spec"]["renewTime"]),
@@ -237,7 +238,7 @@ fn every_write_names_what_it_was_decided_on() {
 #[test]
 fn no_name_breaks_out_of_its_place_in_a_path() {
     let key = ObjectKey { name: "a b/../?x=ü%".into(), ..key() };
-    let request = encode::encode(&Effect::Read { key, plural: "reboots".into() }, &Places::new("resus"));
+    let request = encode::encode(&Effect::Read { key, plural: "reboots".into() }, &Places::new("resus")).unwrap();
     assert_eq!(request.uri().to_string(), "/apis/p.test/v1/namespaces/ns/reboots/a%20b%2F..%2F%3Fx%3D%C3%BC%25");
 }
 

@@ -125,11 +125,11 @@ fn what_has_not_even_a_name_is_an_error_and_no_panic() {
 
 #[test]
 fn each_is_listed_and_watched_where_it_is() {
-    let path = |signal| feed::list(&Source::Signals(signal), None, &Places::new("resus"), None).uri().to_string();
+    let path = |signal| feed::list(&Source::Signals(signal), None, &Places::new("resus"), None).unwrap().uri().to_string();
     assert_eq!(path(Signal::ClusterVersions), "/apis/config.openshift.io/v1/clusterversions?limit=100");
     assert_eq!(path(Signal::Plans), "/apis/upgrade.cattle.io/v1/plans?limit=100");
     assert_eq!(path(Signal::Kured), "/apis/apps/v1/daemonsets?limit=100&fieldSelector=metadata.name%3Dkured");
-    let watch = feed::watch(&Source::Signals(Signal::Kured), None, &Places::new("resus"), "7");
+    let watch = feed::watch(&Source::Signals(Signal::Kured), None, &Places::new("resus"), "7").unwrap();
     assert!(watch.uri().to_string().ends_with("&resourceVersion=7&fieldSelector=metadata.name%3Dkured"), "{}", watch.uri());
     assert!(watch.headers()["accept"].to_str().unwrap().contains("PartialObjectMetadata;"), "the rest of it is not read");
 
@@ -142,23 +142,23 @@ fn each_is_listed_and_watched_where_it_is() {
 #[test]
 fn the_server_tells_its_version() {
     let effect = resus_core::effect::Effect::ServerVersion;
-    assert_eq!(encode::encode(&effect, &Places::new("ns")).uri(), "/version");
+    assert_eq!(encode::encode(&effect, &Places::new("ns")).unwrap().uri(), "/version");
     let respond = |body: &str| answer::decode(&effect, &Keep::default(), &http::Response::new(body.as_bytes().to_vec()));
     let known = Fact::Server { version: "v1.36.0+k3s1".into() };
     assert_eq!(respond(r#"{"major":"1","gitVersion":"v1.36.0+k3s1"}"#), Input::Answered(effect.key(), Answer::Done(Some(known))));
     assert!(matches!(respond("{}"), Input::Answered(_, Answer::Unsure { .. })));
 }
 
-/// An answer that is merely late must not switch a detector off.
+/// An answer that is merely late, or credentials that are not accepted for a moment, must not switch a detector off.
 #[test]
-fn who_is_busy_does_not_refuse_for_good() {
+fn only_who_says_that_we_may_not_refuses_for_good() {
     let effect = resus_core::effect::Effect::ServerVersion;
-    for (code, is_for_good) in [(403, true), (401, true), (429, false)] {
+    for (code, is_for_good) in [(403, true), (401, false), (405, false), (429, false)] {
         let response = http::Response::builder().status(code).body(Vec::new()).unwrap();
-        let Input::Answered(_, Answer::Refused { retry_after, .. }) = answer::decode(&effect, &Keep::default(), &response) else {
+        let Input::Answered(_, Answer::Refused { forbidden, .. }) = answer::decode(&effect, &Keep::default(), &response) else {
             panic!("{code}")
         };
-        assert_eq!(retry_after.is_none(), is_for_good, "{code}");
+        assert_eq!(forbidden, is_for_good, "{code}");
     }
 }
 

@@ -243,14 +243,24 @@ pub fn bind_pods(spec: &MachineSpec, api: &mut Api) {
         api.create(0, "/api/v1/namespaces/default/pods", &body);
     }
     if spec.hosts_etcd {
-        let metadata =
-            json!({"name": format!("etcd-{}", spec.name), "namespace": "kube-system", "labels": {"component": "etcd"}});
-        let body = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-            "spec": {"nodeName": spec.name, "containers": [{"name": "etcd", "image": "example.test/etcd:3"}]},
-        });
-        api.create(0, "/api/v1/namespaces/kube-system/pods", &body);
+        let body = etcd(&spec.name);
+        api.create(0, SYSTEM_PODS, &body);
+        let path = format!("{SYSTEM_PODS}/etcd-{}/status", spec.name);
+        api.patch(0, &path, STRATEGIC, &json!({"status": body["status"]}));
     }
+}
+
+pub const SYSTEM_PODS: &str = "/api/v1/namespaces/kube-system/pods";
+
+/// A member of etcd as the kubelet of its node shows it.
+pub fn etcd(node: &str) -> Value {
+    let metadata = json!({
+        "name": format!("etcd-{node}"), "namespace": "kube-system", "labels": {"component": "etcd"},
+        "annotations": {"kubernetes.io/config.mirror": "1"},
+    });
+    let spec = json!({"nodeName": node, "containers": [{"name": "etcd", "image": "example.test/etcd:3"}]});
+    let status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
 }
 
 fn condition(kind: &str, status: &str, reason: &str, beat: &str, since: &str) -> Value {

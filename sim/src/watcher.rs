@@ -127,7 +127,7 @@ impl Watcher {
     fn refused(&self, code: u16, moved: &mut Moved) {
         match code {
             404 => moved.inputs.push(Input::NotServed(self.source.clone())),
-            401 | 403 => moved.inputs.push(Input::Forbidden(self.source.clone())),
+            403 => moved.inputs.push(Input::Forbidden(self.source.clone())),
             _ => {}
         }
     }
@@ -136,9 +136,10 @@ impl Watcher {
         let Ok(page) = feed::read_page(&self.source, keep(), body) else { return self.rest(Next::List, now) };
         moved.inputs.extend(page.inputs);
         match page.next {
-            Some(next) => {
-                moved.ask = Some(feed::list(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), Some(&next)));
-            }
+            Some(next) => match feed::list(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), Some(&next)) {
+                Ok(request) => moved.ask = Some(request),
+                Err(_) => self.rest(Next::List, now),
+            },
             None => {
                 moved.inputs.push(Input::Listed(self.source.clone()));
                 self.start(Next::Watch { version: page.version, resumed: false }, now, moved);
@@ -220,12 +221,17 @@ impl Watcher {
         match next {
             Next::List => {
                 moved.inputs.push(Input::Listing(self.source.clone()));
-                moved.ask = Some(feed::list(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), None));
+                moved.ask = feed::list(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), None).ok();
                 self.state = State::Listing;
             }
             Next::Watch { version, resumed } => {
-                moved.ask = Some(feed::watch(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), &version));
-                self.state = State::Opening { version, resumed };
+                match feed::watch(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), &version) {
+                    Ok(request) => {
+                        moved.ask = Some(request);
+                        self.state = State::Opening { version, resumed };
+                    }
+                    Err(_) => self.rest(Next::List, now),
+                }
             }
         }
     }

@@ -99,11 +99,14 @@ impl Simulation {
         }
         if not_after.is_some_and(|at| now >= at) {
             self.trace.count("effect unsent");
-            return self.tell(replica, answer::unsent(&effect));
+            return self.tell(replica, answer::unsent(&effect, "the leadership has lapsed"));
         }
         let intent = self.intent(replica, Some(&effect));
         self.must_hold_the_lease(&effect, &intent);
-        let request = encode::encode(&effect, &Places::new(NAMESPACE));
+        let request = match encode::encode(&effect, &Places::new(NAMESPACE)) {
+            Ok(request) => request,
+            Err(error) => return self.tell(replica, answer::unsent(&effect, &error.to_string())),
+        };
         let server = match &*effect {
             Effect::Look { cluster: Some(cluster), .. } => {
                 self.replicas[replica].process.as_ref().and_then(|process| process.server(cluster))
@@ -298,7 +301,7 @@ impl Simulation {
                         }
                         answer::decode(&effect, keep(), &response)
                     }
-                    Heard::Opened(_) | Heard::Lost => answer::lost(&effect, "the connection was lost".to_owned()),
+                    Heard::Opened(_) | Heard::Lost => answer::lost(&effect, "the connection was lost"),
                 };
                 self.tell(replica, input);
             }

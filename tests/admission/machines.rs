@@ -106,6 +106,18 @@ fn bad() -> Vec<(Value, &'static str)> {
             "remediationTemplate.kind must be the kind of a template",
         ),
         (
+            json!({"remediationTemplate": template("Metal3MachineTemplate")}),
+            "remediationTemplate.kind is one of which machines themselves are made: write",
+        ),
+        (
+            json!({"remediationTemplate": template("KubeadmConfigTemplate")}),
+            "is one of which machines themselves are made: write",
+        ),
+        (
+            json!({"externalRemediationTemplate": template("KubeadmControlPlaneTemplate")}),
+            "is one of which machines themselves are made: write",
+        ),
+        (
             json!({"externalRemediationTemplate": {}}),
             "externalRemediationTemplate needs apiVersion, kind and name of a template: write",
         ),

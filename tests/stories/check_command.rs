@@ -90,6 +90,15 @@ async fn checks_that_still_use_the_annotation_are_listed_and_rewritten() {
     assert_eq!(check["spec"]["remediationTemplate"]["name"], template["metadata"]["name"]);
     assert_eq!(check["spec"]["maxUnhealthy"], "40%");
 
+    // Accepted by a definition that is not ours, but not by us.
+    let text = ANNOTATED.replace(
+        "  selector: {}",
+        "  selector: {}\n  remediationTemplate: {apiVersion: a.test/v1, kind: AMachineTemplate, name: t}",
+    );
+    let wrong = file(&stage, "wrong.yaml", &text);
+    let wrong = resus_check(&stage, &[&wrong]).await;
+    assert!(!wrong.status.success() && wrong.stdout.contains("of which machines themselves are made"), "{}", wrong.stdout);
+
     // What is printed can be applied as it stands.
     let text = said.stdout.split("---\n").last().unwrap_or_default().to_owned();
     let rewritten = file(&stage, "rewritten.yaml", &text);

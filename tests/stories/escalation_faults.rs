@@ -4,13 +4,14 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use http::StatusCode;
 use kube::api::{DynamicObject, ListParams, WatchEvent, WatchParams};
 use resus_harness::{Action, Asked, Cluster, Process, Proxy, until};
 use serde_json::Value;
 
 use crate::escalation::{two_steps, until_given_up, until_powered};
 use crate::faults::{begin, etcd_stands_still, expire_every_watch, refuse_every_second_write};
-use crate::stage::{Stage, stage};
+use crate::stage::{Stage, condition, stage};
 
 /// Twice what the slowest fault has been seen to cost.
 const IN_THE_END: Duration = Duration::from_secs(60);
@@ -130,6 +131,22 @@ async fn writes_of_which_every_second_is_refused_take_no_step_twice() {
     whole(&stage, "n1").await;
     assert!(busy.hits() >= 5, "{} writes were refused", busy.hits());
     assert_eq!(taken(&stage), (1, 1));
+}
+
+/// A token that is just being renewed, or an authentication webhook that is away: this says nothing about our rights.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_that_are_refused_once_cost_no_right() {
+    let Some((stage, proxy, _controller)) = escalating(4).await else { return };
+    let refusal = Action::refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
+    let refused = proxy.rule(|asked| asked.is("PATCH", "/rebootremediations"), refusal).times(1);
+    breaks(&stage, "n1").await;
+    fails(&stage, "n1").await;
+    refused.reached().await;
+    escalates(&stage, "n1").await;
+    let updates = proxy.requests().into_iter().filter(|one| one.method == "PUT" && one.path.contains("/rebootremediations"));
+    assert_eq!(updates.count(), 0, "it is patched, as before");
+    assert_eq!(condition(&stage.status("workers").await, "LimitedRights"), &Value::Null);
+    recovers(&stage, "n1").await;
 }
 
 /// At whichever of its writes: never sent, or stored without it hearing of it.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use resus_harness::{Action, Asked, Cluster, Process, Proxy, Rule, holds_for, until};
+use serde_json::json;
 
 use crate::stage::{SOON, Stage, stage};
 
@@ -185,5 +186,18 @@ async fn the_look_before_a_start_sees_what_the_watch_missed() {
     blind.remove().await;
     works(&stage, "n2").await;
     assert_eq!(stage.times_created(), 1);
+    assert!(controller.is_running());
+}
+
+/// A kubelet may annotate its own Node as it likes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_annotation_of_70000_characters_costs_nobody_a_repair() {
+    let Some((stage, _proxy, controller)) = running(4, 5).await else { return };
+    let machine = format!("default/{}", "a".repeat(70_000));
+    stage.change_node("n1", json!({"metadata": {"annotations": {"machine.openshift.io/machine": machine}}})).await;
+    for node in ["n1", "n2"] {
+        stage.condition(node, "Ready", "False", 60).await;
+    }
+    stage.until_remediations(&["n1", "n2"]).await;
     assert!(controller.is_running());
 }

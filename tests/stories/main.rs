@@ -18,5 +18,6 @@ mod recovery;
 mod rights;
 mod rivals;
 mod stage;
+mod surroundings;
 mod thin_path;
 mod upgrades;

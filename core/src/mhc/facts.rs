@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::facts::{Amount, Condition, Invalid, Kind, Labels, Name, ObjectKey, Rule, Selector, Status, Version};
+use crate::facts::{Amount, Condition, Invalid, Kind, Labels, Name, Object, ObjectKey, Rule, Selector, Status, Version};
+use crate::text::is_name;
 use crate::time::Wall;
 
 /// Whose API a Machine and its checks belong to.
@@ -145,6 +146,9 @@ pub struct Machine {
     pub marks: Marks,
     /// An owner says that it controls the machine, so that it would make another.
     pub has_controller: bool,
+    /// Group and kind of what `spec.infrastructureRef` and `spec.bootstrap.configRef` name, where that has the machine's own
+    /// name, as it usually has.
+    pub parts: Box<[(Box<str>, Box<str>)]>,
     /// `status.nodeRef.name`.
     pub node: Option<Name>,
     /// OpenShift: its phase is Failed.
@@ -175,6 +179,20 @@ impl Machine {
     /// The Cluster that it belongs to.
     pub fn cluster(&self) -> Option<&str> {
         self.labels.get(CLUSTER_LABEL)
+    }
+
+    /// Was the object made to repair the machine? By its mark by us, without it by another controller. What a machine consists
+    /// of has its name, too, and is owned by it, but never counts.
+    pub fn is_repaired_by(&self, object: &Object) -> bool {
+        let group = object.key.kind.group();
+        let is_part = self.parts.iter().any(|(own, kind)| **own == *group && **kind == *object.key.kind.kind);
+        let is_ours = object.machine_check.is_some() && object.has_owner(&self.uid);
+        (is_ours || object.is_made_for(&self.uid)) && !is_part && object.body.is_none()
+    }
+
+    /// Does something stand where the name of its node belongs that is none?
+    pub fn is_misnamed(&self) -> bool {
+        self.node.as_deref().is_some_and(|name| !is_name(name))
     }
 
     pub fn is_control_plane(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::effect::EffectKey;
+use crate::etcd::Etcd;
 use crate::facts::{Condition, Invalid, Name, Object, ObjectKey, Source};
 use crate::health::Known;
 use crate::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, Machine, MachineCheck, Place};
@@ -42,7 +43,16 @@ pub struct Region {
     pub nodes: BTreeMap<Name, Known>,
     /// Nodes of which nothing was ever readable but the name, with why.
     pub unreadable: BTreeMap<Name, Name>,
-    pub etcd: BTreeMap<Name, Name>,
+    pub etcd: Etcd,
+}
+
+impl Region {
+    pub fn node_gone(&mut self, name: &Name, now: Mono) -> bool {
+        self.unreadable.remove(name);
+        let known = self.nodes.remove(name);
+        known.iter().for_each(|known| self.etcd.node_left(&known.node, now));
+        known.is_some()
+    }
 }
 
 /// Above this many events that could not be written the oldest are forgotten: they are for people, and nobody reads more.
@@ -81,8 +91,8 @@ impl Fleet {
             namespace: object.key.namespace.clone().unwrap_or_else(|| "".into()),
             name: object.key.name.clone(),
         };
-        let is_owner = |machine: &Machine| object.owners.iter().any(|owner| **owner == *machine.uid);
-        Flavour::ALL.into_iter().any(|flavour| self.machines.get(&at(flavour)).is_some_and(is_owner))
+        let is_owner = |flavour| self.machines.get(&at(flavour)).is_some_and(|machine| machine.is_repaired_by(object));
+        Flavour::ALL.into_iter().any(is_owner)
     }
 
     pub fn region(&self, cluster: &ClusterKey) -> Option<&Region> {
@@ -142,15 +152,13 @@ impl Fleet {
                 let names = self.regions.get(cluster).map(|region| region.nodes.keys().chain(region.unreadable.keys()));
                 names.into_iter().flatten().cloned().collect()
             }
-            Source::RemoteEtcd(cluster) => {
-                self.regions.get(cluster).map(|region| region.etcd.keys().cloned().collect()).unwrap_or_default()
-            }
+            Source::RemoteEtcd(cluster) => self.regions.get(cluster).map(|region| region.etcd.pods()).unwrap_or_default(),
             _ => BTreeSet::new(),
         }
     }
 
     /// A list did not show these, so they are gone.
-    pub fn drop_unseen(&mut self, source: &Source, unseen: &BTreeSet<Name>) {
+    pub fn drop_unseen(&mut self, source: &Source, unseen: &BTreeSet<Name>, now: Mono) {
         let gone = |flavour: Flavour, place: &Place| place.flavour == flavour && unseen.contains(place.to_string().as_str());
         match source {
             // To compare each would cost more than it is worth where nothing is gone, which is nearly always.
@@ -164,13 +172,16 @@ impl Fleet {
             }
             Source::RemoteNodes(cluster) => {
                 if let Some(region) = self.regions.get_mut(cluster) {
-                    region.nodes.retain(|name, _| !unseen.contains(name));
-                    region.unreadable.retain(|name, _| !unseen.contains(name));
+                    unseen.iter().for_each(|name| {
+                        region.node_gone(name, now);
+                    });
                 }
             }
             Source::RemoteEtcd(cluster) => {
                 if let Some(region) = self.regions.get_mut(cluster) {
-                    region.etcd.retain(|pod, _| !unseen.contains(pod));
+                    unseen.iter().for_each(|pod| {
+                        region.etcd.gone(pod, &region.nodes, now);
+                    });
                 }
             }
             _ => {}
@@ -178,7 +189,7 @@ impl Fleet {
     }
 
     /// The source is no longer watched.
-    pub fn forget(&mut self, source: &Source) {
+    pub fn forget(&mut self, source: &Source, now: Mono) {
         match source {
             Source::MachineChecks(dialect) => self.checks.retain(|_, check| check.dialect != *dialect),
             Source::Machines(dialect) => self.machines.retain(|_, machine| machine.dialect != *dialect),
@@ -192,7 +203,7 @@ impl Fleet {
             }
             Source::RemoteEtcd(cluster) => {
                 if let Some(region) = self.regions.get_mut(cluster) {
-                    region.etcd.clear();
+                    region.etcd.all_gone(&region.nodes, now);
                 }
             }
             _ => {}

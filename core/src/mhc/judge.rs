@@ -9,6 +9,7 @@ use crate::facts::{Condition, Name, Rule, Status};
 use crate::health::Known;
 use crate::mhc::facts::{Cluster, Flavour, Machine, MachinePolicy};
 use crate::mhc::status::GoStyle;
+use crate::text::Plain;
 use crate::time::{Clock, Mono, Now, Wall};
 
 /// The node of a machine, as far as it is known.
@@ -61,8 +62,8 @@ impl Symptom {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut symptom = |Symptom { kind, status, reason, lasts_for, .. }: &Symptom, of: &str| {
-            let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-            write!(f, "condition {kind} of the {of} is {status}{reason} for more than {}", GoStyle(*lasts_for))
+            let reason = if reason.is_empty() { String::new() } else { format!(" ({})", Plain(reason)) };
+            write!(f, "condition {} of the {of} is {status}{reason} for more than {}", Plain(kind), GoStyle(*lasts_for))
         };
         match self {
             Finding::MachineCondition(found) => symptom(found, "Machine"),
@@ -87,6 +88,8 @@ pub enum Unjudged {
     NotHeard,
     /// Its node's object cannot be read.
     Unreadable,
+    /// What is written as the name of its node is none.
+    Misnamed,
     /// It has been asked to be power-cycled.
     PowerCycling,
 }
@@ -100,6 +103,7 @@ impl fmt::Display for Unjudged {
             Unjudged::InfrastructureNotReady => "the infrastructure of its Cluster is not ready",
             Unjudged::NotHeard => "not enough is known of its Node",
             Unjudged::Unreadable => "its Node's object cannot be read",
+            Unjudged::Misnamed => "its status.nodeRef.name is not the name of a Node: names have at most 253 lower-case letters, digits, dashes and dots",
             Unjudged::PowerCycling => "it is being power-cycled, by the annotation host.metal3.io/external-remediation",
         })
     }
@@ -134,6 +138,9 @@ pub fn judge(
         Flavour::ClusterApi if machine.marks.remediate => return at_once(Finding::Asked),
         Flavour::OpenShift if machine.failed => return at_once(Finding::Failed),
         Flavour::ClusterApi | Flavour::OpenShift => {}
+    }
+    if machine.is_misnamed() {
+        return Judgement::Unjudged(Unjudged::Misnamed);
     }
     if let Some(cluster) = cluster {
         if cluster.control_plane_initialized_at.is_none() && !machine.is_control_plane() {

@@ -115,7 +115,8 @@ pub fn waiting_for(kind: &Kind) -> Post {
 /// The kind in such a condition, if it is ours.
 pub fn awaited(posted: &Posted) -> Option<Kind> {
     let (kind, api_version) = posted.message.strip_prefix(WAITING_FOR)?.strip_suffix(')')?.split_once(" (")?;
-    posted.ours.then(|| Kind { api_version: api_version.into(), kind: kind.into() })
+    let kind = Kind { api_version: api_version.into(), kind: kind.into() };
+    (posted.ours && kind.is_plausible()).then_some(kind)
 }
 
 const WAITING_FOR: &str = "Waiting for ";

@@ -80,7 +80,7 @@ impl<'a> Draft<'a> {
             Ok(_) => return,
             Err(invalid) => return self.report_unusable(check, Because::PolicyInvalid { why: invalid.0.clone() }),
         };
-        let sources = sources(self.world, check);
+        let sources = sources(self.world, check, self.now.mono);
         if let Some(source) = sources.iter().find(|source| !self.world.is_synced(source)) {
             return self.report_doubt(check, source); // Not everything has been heard yet: there is nothing to decide on.
         }
@@ -151,7 +151,7 @@ impl<'a> Draft<'a> {
         for kind in kinds_of(check) {
             if self.world.is_unwritable(&kind) {
                 limits.push(format!("neither patch nor update of {kind} is granted: nothing is marked there"));
-            } else if self.world.is_unpatchable(&kind) {
+            } else if self.world.is_limited(&kind) {
                 limits.push(format!("patch of {kind} is not granted: update is used"));
             }
             let source = Source::Objects(kind);
@@ -324,7 +324,7 @@ fn zones<'a>(targets: &[Target<'a>]) -> BTreeMap<&'a str, Tally> {
 /// The remediations that this check owns, by node.
 fn remediations<'a>(world: &'a World, check: &Check) -> BTreeMap<Name, Vec<&'a Object>> {
     let mut by_node: BTreeMap<Name, Vec<&Object>> = BTreeMap::new();
-    for object in world.objects.values().filter(|object| object.owners.iter().any(|owner| **owner == *check.uid)) {
+    for object in world.objects.values().filter(|object| object.is_made_for(&check.uid)) {
         by_node.entry(object.node.clone()).or_default().push(object);
     }
     by_node

@@ -15,8 +15,9 @@ use crate::decision::{Because, Decision, Verdict};
 use crate::default_check;
 use crate::effect::{Effect, Reach};
 use crate::escalate;
-use crate::facts::{Check, Kind, Mode, Name, Rival, Signal, Source};
+use crate::facts::{Check, Kind, Mode, Name, Object, Rival, Signal, Source};
 use crate::flight::{Clearance, grows_with_nodes};
+use crate::health::Known;
 use crate::hold;
 use crate::mhc::facts::{ClusterKey, Machine, MachineCheck};
 use crate::quorum;
@@ -97,10 +98,11 @@ impl<'a> Draft<'a> {
         let requests_left = REQUESTS_MAX.saturating_sub(world.flights.waiting_for_answers());
         let watches = BTreeSet::from([Source::Nodes, Source::Checks, Source::Kinds]);
         let checks: BTreeMap<&str, &Name> = world.checks.values().map(|check| (&*check.uid, &check.name)).collect();
-        let owned = world
-            .objects
-            .values()
-            .filter_map(|object| Some((&object.node, object.owners.iter().find_map(|uid| checks.get(&**uid).copied())?)));
+        let owner = |object: &'a Object| {
+            let owner = object.owners.iter().find(|owner| checks.contains_key(&*owner.uid) && object.is_made_for(&owner.uid))?;
+            Some((&object.node, *checks.get(&*owner.uid)?))
+        };
+        let owned = world.objects.values().filter_map(owner);
         let mut draft = Draft {
             world,
             now,
@@ -207,13 +209,12 @@ impl<'a> Draft<'a> {
         if self.world.lease_namespace_missing && policies.clone().any(|policy| policy.mode == Mode::Act) {
             self.send(Effect::LeaseNamespace);
         }
-        let mut control_plane = self.world.nodes.values().filter(|known| known.is_control_plane).peekable();
-        if control_plane.peek().is_none() {
-            return;
-        }
-        let control_plane: Vec<_> = control_plane.collect();
+        let (etcd, now) = (&self.world.etcd, self.now.mono);
+        let concerns = |known: &&Known| known.is_control_plane || etcd.remembers(&known.node.name, now);
+        let control_plane: Vec<_> = self.world.nodes.values().filter(concerns).collect();
         if policies.any(|policy| control_plane.iter().any(|known| policy.selector.selects(&known.node.labels))) {
             self.plan.watches.insert(Source::Etcd);
+            self.wake(etcd.forgets_at(now));
             self.find_openshift();
         }
     }
@@ -316,9 +317,9 @@ fn kinds_of(check: &Check) -> BTreeSet<Kind> {
 }
 
 /// What has to be heard before anything can be decided under this check.
-fn sources(world: &World, check: &Check) -> Vec<Source> {
+fn sources(world: &World, check: &Check, now: Mono) -> Vec<Source> {
     let mut sources = vec![Source::Nodes, Source::Checks, Source::NodeLeases];
-    if !check.take_over && !world.is_blind_to(Rival::Medik8s) {
+    if !check.take_over && !world.is_blind_to(Rival::Medik8s, now) {
         sources.push(Source::Rivals(Rival::Medik8s));
     }
     for kind in kinds_of(check) {

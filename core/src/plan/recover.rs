@@ -9,7 +9,7 @@ use crate::decision::{Because, Verdict};
 use crate::effect::{Effect, Mark};
 use crate::escalate;
 use crate::facts::{HealthyDelay, Name, Object};
-use crate::hold;
+use crate::hold::{self, Standing};
 use crate::time::{Mono, Wall};
 
 /// A remediation that lasts longer than this has probably been forgotten.
@@ -73,7 +73,13 @@ impl<'a> Draft<'a> {
                 self.send(Effect::HoldNode(hold));
             }
             Some((_, at)) => self.wake(Some(at)),
-            None => {}
+            // Somebody deleted it, or it went with an earlier Node of this name.
+            None => match hold::standing(self.world, round.check, &target.known.node, longest, self.now) {
+                Standing::Free(take) => {
+                    self.hold_node(take);
+                }
+                Standing::Ours { .. } | Standing::Theirs { .. } => {}
+            },
         }
         for object in target.mine.iter().filter(|object| !object.deleting) {
             if object.healthy_since.is_some() != healthy_since.is_some() {
@@ -93,7 +99,7 @@ impl<'a> Draft<'a> {
     pub(super) fn mark(&mut self, object: &Object, mark: Mark) {
         let Some(served) = self.world.served(&object.key.kind) else { return };
         let (key, plural, uid) = (object.key.clone(), served.plural.clone(), object.uid.clone());
-        if !self.world.is_unpatchable(&key.kind) {
+        if !self.world.is_unpatchable(&key.kind, self.now.mono) {
             self.send(Effect::Mark { key, plural, uid, mark, whole: None });
         } else if let Some(whole) = self.world.whole(object) {
             self.send(Effect::Mark { key, plural, uid, mark, whole: Some(whole.clone()) });

@@ -58,6 +58,9 @@ impl<'a> Draft<'a> {
         if let Some(because) = shut.as_ref().or(round.dark_zones.get(target.zone).filter(|_| is_first)) {
             return Some(because.clone());
         }
+        if node.deleting {
+            return Some(Because::NodeLeaving);
+        }
         if node.labels.get(EXCLUDE_LABEL) == Some("true") {
             return Some(Because::Excluded);
         }
@@ -186,7 +189,7 @@ impl<'a> Draft<'a> {
         Err((Verdict::Wait, Because::Refused { key, why, busy }))
     }
 
-    fn hold_node(&mut self, take: Hold) -> (Verdict, Because) {
+    pub(super) fn hold_node(&mut self, take: Hold) -> (Verdict, Because) {
         let key = EffectKey::HoldNode(take.name.clone());
         let refused = self.world.flights.get(&key).filter(|_| !self.world.lease_namespace_missing);
         if let Some(Flight::Refused { why, busy, .. }) = refused {
@@ -221,11 +224,11 @@ impl<'a> Draft<'a> {
                 node: node.name.clone(),
                 check: round.check.name.clone(),
                 check_uid: round.check.uid.clone(),
-                control_plane: node.is_control_plane(),
+                control_plane: quorum::concerns(self.world, node, self.now),
                 machine,
             },
         }));
-        if sent && node.is_control_plane() {
+        if sent && quorum::concerns(self.world, node, self.now) {
             self.starting.insert(None, node.name.clone());
         }
         match sent {
@@ -252,7 +255,7 @@ impl<'a> Draft<'a> {
             let Some(policy) = other.policy.as_ref().ok().filter(|policy| policy.mode == Mode::Act) else { return false };
             let is_able = || {
                 !self.is_ours(other)
-                    || !sources(self.world, other).iter().all(|source| self.world.is_synced(source))
+                    || !sources(self.world, other, self.now.mono).iter().all(|source| self.world.is_synced(source))
                     || escalate::workshops(self.world, policy).is_ok()
             };
             policy.selector.selects(&known.node.labels) && is_able()

@@ -1,6 +1,7 @@
 //! What changes when a request is answered?
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{STALE_AFTER, World};
 use crate::default_check::DefaultCheck;
@@ -17,6 +18,8 @@ const EVENT_TRIES_MAX: u32 = 3;
 /// A check whose status can never be written must not fill the memory: what is forgotten is sent once more, under the
 /// same name, and refused as existing.
 const SETTLED_MAX: usize = 1000;
+/// Roles are changed by people, who look whether it helped.
+const PATCH_AGAIN_AFTER: Duration = Duration::from_secs(600);
 
 impl World {
     pub(super) fn answered(&mut self, key: EffectKey, answer: Answer, now: Now) -> bool {
@@ -96,9 +99,16 @@ impl World {
             }
             // First the patch is refused; then, if that is no better, the update.
             (EffectKey::Mark(key, ..), Answer::Refused { forbidden: true, .. }) => {
-                if !self.unpatchable.insert(key.kind.clone()) {
-                    self.unwritable.insert(key.kind);
+                match self.is_unpatchable(&key.kind, sent_at) {
+                    false => drop(self.unpatchable.insert(key.kind, now.mono.after(PATCH_AGAIN_AFTER))),
+                    true => drop(self.unwritable.insert(key.kind)),
                 }
+            }
+            (EffectKey::Mark(key, ..), Answer::Done(_)) => {
+                if !self.is_unpatchable(&key.kind, sent_at) {
+                    self.unpatchable.remove(&key.kind);
+                }
+                self.unwritable.remove(&key.kind);
             }
             (EffectKey::FindMachine(node), Answer::Done(Some(Fact::MachineOfNode { uid }))) => {
                 self.machine_found(node, Some(uid), sent_at, now);

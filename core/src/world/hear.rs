@@ -43,7 +43,7 @@ impl World {
             Source::Signals(signal) => self.signals.names(*signal).collect(),
             Source::Objects(kind) => self.objects.keys().filter(|key| key.kind == *kind).map(list_name).collect(),
             Source::NodeLeases => self.node_leases.keys().cloned().collect(),
-            Source::Etcd => self.etcd.keys().cloned().collect(),
+            Source::Etcd => self.etcd.pods(),
             Source::Budgets => self.budgets.keys().cloned().collect(),
             Source::Guards => self.guards.keys().cloned().collect(),
             Source::Rivals(rival) => self.rivals.get(rival).map(Rivals::names).unwrap_or_default(),
@@ -70,10 +70,9 @@ impl World {
         let unseen = feed.unseen.take().unwrap_or_default();
         *feed = Feed { synced: true, broken: false, broken_at: now.mono, heard_at: now.mono, unseen: None };
         match source {
-            Source::Nodes => {
-                self.nodes.retain(|name, _| !unseen.contains(name));
-                self.unreadable.retain(|name, _| !unseen.contains(name));
-            }
+            Source::Nodes => unseen.iter().for_each(|name| {
+                self.node_gone(name, now.mono);
+            }),
             Source::Checks => unseen.iter().for_each(|name| self.drop_check(name)),
             Source::Kinds => unseen.iter().for_each(|name| {
                 self.definition_seen(name, None);
@@ -86,17 +85,19 @@ impl World {
             }
             Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind || !unseen.contains(&list_name(key))),
             Source::NodeLeases => self.node_leases.retain(|name, _| !unseen.contains(name)),
-            Source::Etcd => self.etcd.retain(|pod, _| !unseen.contains(pod)),
+            Source::Etcd => unseen.iter().for_each(|pod| {
+                self.etcd.gone(pod, &self.nodes, now.mono);
+            }),
             Source::Budgets => self.budgets.retain(|name, _| !unseen.contains(name)),
             Source::Guards => self.guards.retain(|pod, _| !unseen.contains(pod)),
             Source::Rivals(rival) => self.rivals.entry(*rival).or_default().listed(&unseen),
             Source::RemoteNodes(cluster) => {
                 // A cluster without Nodes has been heard of, too.
                 self.fleet.regions.entry(cluster.clone()).or_default();
-                self.fleet.drop_unseen(source, &unseen);
+                self.fleet.drop_unseen(source, &unseen, now.mono);
             }
             Source::MachineChecks(_) | Source::Machines(_) | Source::Clusters(_) | Source::Access(_) | Source::RemoteEtcd(_) => {
-                self.fleet.drop_unseen(source, &unseen);
+                self.fleet.drop_unseen(source, &unseen, now.mono);
             }
         }
         true
@@ -113,9 +114,9 @@ impl World {
                 self.definition_seen(&name, Some(ours))
             }
             Fact::NodeLease(lease) => self.node_lease_seen(lease),
-            Fact::Etcd { pod, node } => {
+            Fact::Etcd { pod, says } => {
                 self.mark_seen(&Source::Etcd, &pod);
-                self.etcd.insert(pod, node.clone()).is_none_or(|before| before != node)
+                self.etcd.seen(pod, says, &self.nodes, now.mono)
             }
             Fact::Budget { name, budget } => {
                 self.mark_seen(&Source::Budgets, &name);
@@ -142,8 +143,8 @@ impl World {
                 let changed = self.fleet.access.get(&cluster) != Some(&access);
                 if changed {
                     // It may lead to another cluster: what was heard from the old one says nothing about that.
-                    self.forget(&Source::RemoteNodes(cluster.clone()));
-                    self.forget(&Source::RemoteEtcd(cluster.clone()));
+                    self.forget(&Source::RemoteNodes(cluster.clone()), now.mono);
+                    self.forget(&Source::RemoteEtcd(cluster.clone()), now.mono);
                     self.looks.retain(|(own, _), _| own.as_ref() != Some(&cluster));
                     self.fleet.no_access.remove(&cluster);
                     self.fleet.access.insert(cluster, access);
@@ -151,10 +152,10 @@ impl World {
                 changed
             }
             Fact::RemoteNode(cluster, node) => self.remote_node_seen(cluster, node, now),
-            Fact::RemoteEtcd { cluster, pod, node } => {
+            Fact::RemoteEtcd { cluster, pod, says } => {
                 self.mark_seen(&Source::RemoteEtcd(cluster.clone()), &pod);
-                let etcd = &mut self.fleet.regions.entry(cluster).or_default().etcd;
-                etcd.insert(pod, node.clone()).is_none_or(|before| before != node)
+                let region = self.fleet.regions.entry(cluster).or_default();
+                region.etcd.seen(pod, says, &region.nodes, now.mono)
             }
             Fact::Kinds { api_version, served } => self.kinds_found(api_version, served, now.mono),
             Fact::Signal { signal, name, says } => self.signal_seen(signal, name, says, now),
@@ -171,8 +172,18 @@ impl World {
         let Some(before) = take_in(&mut self.nodes, node, listing, &self.clock, now) else { return false };
         if let (Some(before), Some(after)) = (before, self.nodes.get(&name)) {
             self.signals.kubelet_seen(&before.node, &after.node, now);
+            if !after.is_control_plane {
+                self.etcd.node_left(&before.node, now.mono);
+            }
         }
         true
+    }
+
+    fn node_gone(&mut self, name: &Name, now: Mono) -> bool {
+        self.unreadable.remove(name);
+        let known = self.nodes.remove(name);
+        known.iter().for_each(|known| self.etcd.node_left(&known.node, now));
+        known.is_some()
     }
 
     pub(super) fn check_seen(&mut self, check: Check, now: Now) -> bool {
@@ -221,7 +232,12 @@ impl World {
         let listing = self.is_listing(&source);
         let region = self.fleet.regions.entry(cluster).or_default();
         region.unreadable.remove(&node.name);
-        take_in(&mut region.nodes, node, listing, &self.clock, now).is_some()
+        let is_control_plane = node.is_control_plane();
+        let Some(before) = take_in(&mut region.nodes, node, listing, &self.clock, now) else { return false };
+        if let Some(before) = before.filter(|_| !is_control_plane) {
+            region.etcd.node_left(&before.node, now.mono);
+        }
+        true
     }
 
     pub(super) fn signal_seen(&mut self, signal: Signal, name: Name, says: SignalFact, now: Now) -> bool {
@@ -306,7 +322,7 @@ impl World {
     pub(super) fn forbidden(&mut self, source: &Source, now: Mono) -> bool {
         match source {
             Source::Signals(signal) => self.refused(*signal, Off::NotReadable, now),
-            Source::Rivals(rival) => self.rivals.entry(*rival).or_default().forbidden(),
+            Source::Rivals(rival) => self.rivals.entry(*rival).or_default().forbidden(now),
             // Without these there is nothing to decide on, and the watch says why.
             Source::Nodes
             | Source::Checks
@@ -337,8 +353,7 @@ impl World {
                 self.heard(&Source::Nodes, now);
                 self.looks.remove(&(None, name.clone()));
                 self.machines.remove(&name);
-                self.unreadable.remove(&name);
-                self.nodes.remove(&name).is_some()
+                self.node_gone(&name, now.mono)
             }
             Gone::Check(name) => {
                 self.heard(&Source::Checks, now);
@@ -372,7 +387,7 @@ impl World {
             }
             Gone::Etcd { pod } => {
                 self.heard(&Source::Etcd, now);
-                self.etcd.remove(&pod).is_some()
+                self.etcd.gone(&pod, &self.nodes, now.mono)
             }
             Gone::Budget { name } => {
                 self.heard(&Source::Budgets, now);
@@ -411,14 +426,14 @@ impl World {
             Gone::RemoteNode(cluster, name) => {
                 self.heard(&Source::RemoteNodes(cluster.clone()), now);
                 let region = self.fleet.regions.entry(cluster.clone()).or_default();
-                region.unreadable.remove(&name);
-                let known = region.nodes.remove(&name);
+                let was_known = region.node_gone(&name, now.mono);
                 self.looks.remove(&(Some(cluster), name));
-                known.is_some()
+                was_known
             }
             Gone::RemoteEtcd { cluster, pod } => {
                 self.heard(&Source::RemoteEtcd(cluster.clone()), now);
-                self.fleet.regions.entry(cluster).or_default().etcd.remove(&pod).is_some()
+                let region = self.fleet.regions.entry(cluster).or_default();
+                region.etcd.gone(&pod, &region.nodes, now.mono)
             }
             Gone::Definition { name } => {
                 self.heard(&Source::Kinds, now);
@@ -431,8 +446,9 @@ impl World {
         }
     }
 
-    pub(super) fn owner_of(&self, object: &Object) -> Option<&Check> {
-        self.checks.values().find(|check| object.owners.iter().any(|owner| **owner == *check.uid))
+    /// The NodeHealthCheck that a remediation was made under.
+    pub fn owner_of(&self, object: &Object) -> Option<&Check> {
+        self.checks.values().find(|check| object.is_made_for(&check.uid))
     }
 
     /// Without this, a remediation that lasts less than the pause between two statuses would leave no trace.
@@ -462,10 +478,10 @@ impl World {
         true
     }
 
-    pub(super) fn forget(&mut self, source: &Source) -> bool {
+    pub(super) fn forget(&mut self, source: &Source, now: Mono) -> bool {
         match source {
             Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind),
-            Source::Etcd => self.etcd.clear(),
+            Source::Etcd => self.etcd.all_gone(&self.nodes, now),
             Source::Budgets => self.budgets.clear(),
             Source::Guards => self.guards.clear(),
             Source::Rivals(rival) => {
@@ -476,7 +492,7 @@ impl World {
             | Source::Clusters(_)
             | Source::Access(_)
             | Source::RemoteNodes(_)
-            | Source::RemoteEtcd(_) => self.fleet.forget(source),
+            | Source::RemoteEtcd(_) => self.fleet.forget(source, now),
             Source::NodeLeases => self.node_leases.clear(),
             Source::Signals(signal) => self.signals.forget(*signal),
             Source::Nodes | Source::Checks | Source::Kinds => {}

@@ -12,6 +12,7 @@ use std::time::Duration;
 use self::hear::{CHECK_DEFINITION, CLUSTER_DEFINITION, MACHINE_CHECK_DEFINITIONS};
 use crate::default_check::DefaultCheck;
 use crate::effect::{Change, Effect, EffectKey, Owner, Signing};
+use crate::etcd::Etcd;
 use crate::facts::{Budget, Check, Claim, Guard, Kind, Limit, Name, NodeLease, Object, ObjectKey, Rival, Served, Source};
 use crate::flight::{Flights, backoff};
 use crate::health::Known;
@@ -46,8 +47,7 @@ pub struct World {
     pub node_leases: BTreeMap<Name, NodeLease>,
     /// The namespace for leases on nodes does not exist, as far as anybody has told.
     pub lease_namespace_missing: bool,
-    /// Pods of etcd, and the node of each.
-    pub etcd: BTreeMap<Name, Name>,
+    pub etcd: Etcd,
     /// OpenShift's guards of etcd.
     pub budgets: BTreeMap<Name, Budget>,
     pub guards: BTreeMap<Name, Guard>,
@@ -73,8 +73,8 @@ pub struct World {
     unreadable: BTreeMap<Name, Name>,
     /// Sources that are listed now and then, as they may not be watched.
     polled: BTreeSet<Source>,
-    /// Kinds that may not be patched, and those that may not be updated either.
-    unpatchable: BTreeSet<Kind>,
+    /// Kinds that may not be patched, each until it is tried again, and those that may not be updated either.
+    unpatchable: BTreeMap<Kind, Mono>,
     unwritable: BTreeSet<Kind>,
     /// Whole objects that are about to be updated, with their uids.
     wholes: BTreeMap<ObjectKey, (Name, Name)>,
@@ -140,7 +140,7 @@ impl World {
             objects: BTreeMap::new(),
             node_leases: BTreeMap::new(),
             lease_namespace_missing: true,
-            etcd: BTreeMap::new(),
+            etcd: Etcd::default(),
             budgets: BTreeMap::new(),
             guards: BTreeMap::new(),
             rivals: BTreeMap::new(),
@@ -156,7 +156,7 @@ impl World {
             removals: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             polled: BTreeSet::new(),
-            unpatchable: BTreeSet::new(),
+            unpatchable: BTreeMap::new(),
             unwritable: BTreeSet::new(),
             wholes: BTreeMap::new(),
             brief: BTreeMap::new(),
@@ -179,7 +179,7 @@ impl World {
             Input::Broken(source) => self.broken(&source, now.mono),
             Input::NotServed(source) => self.not_served(&source, now.mono),
             Input::Forbidden(source) => self.forbidden(&source, now.mono),
-            Input::Stopped(source) => self.forget(&source),
+            Input::Stopped(source) => self.forget(&source, now.mono),
             Input::Unreadable { source, name, why } => self.unreadable(&source, &name, why, now),
             Input::NoAccess { cluster, why } => {
                 self.fleet.no_access.insert(cluster, why.clone()).is_none_or(|before| before != why)
@@ -298,8 +298,8 @@ impl World {
     }
 
     /// We may not look for its Lease: what nobody tells us of is not there.
-    pub fn is_blind_to(&self, rival: Rival) -> bool {
-        self.rivals.get(&rival).is_some_and(Rivals::is_unreadable)
+    pub fn is_blind_to(&self, rival: Rival, now: Mono) -> bool {
+        self.rivals.get(&rival).is_some_and(|rivals| rivals.is_unreadable(now))
     }
 
     /// The styles of conditions that stay when they are written.
@@ -331,8 +331,14 @@ impl World {
         self.polled.contains(source)
     }
 
-    pub fn is_unpatchable(&self, kind: &Kind) -> bool {
-        self.unpatchable.contains(kind)
+    /// Whether marks are to be written by an update instead.
+    pub fn is_unpatchable(&self, kind: &Kind, now: Mono) -> bool {
+        self.unpatchable.get(kind).is_some_and(|until| now < *until)
+    }
+
+    /// A patch was refused, and none has worked since.
+    pub fn is_limited(&self, kind: &Kind) -> bool {
+        self.unpatchable.contains_key(kind)
     }
 
     pub fn is_unwritable(&self, kind: &Kind) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::model::{Cluster, Fate, at_most, key, template};
 use resus_core::decision::{Because, Verdict};
 use resus_core::effect::Effect;
+use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
     CONFIRMED_HEALTHY, EXCLUDE_LABEL, HealthyDelay, Name, NodeLease, Object, ObjectKey, Source, Status, Step, Version,
 };
@@ -355,7 +356,7 @@ pub fn control_plane(cluster: &mut Cluster, nodes: &[&'static str], with_etcd: b
     for node in nodes {
         set_label(cluster, node, "node-role.kubernetes.io/control-plane", "");
         if with_etcd {
-            cluster.etcd.insert(format!("etcd-{node}").into(), name(node));
+            cluster.etcd.insert(format!("etcd-{node}").into(), Some(EtcdPod { node: name(node), ready: true }));
         }
     }
     cluster.run_well(10_000);

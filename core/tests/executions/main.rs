@@ -2,6 +2,7 @@
 
 mod beyond;
 mod checks;
+mod etcd;
 mod model;
 mod openshift;
 mod properties;

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use resus_core::default_check::Workers;
 use resus_core::effect::Effect;
+use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
     Amount, Body, Budget, Check, Claim, Condition, Guard, HealthyDelay, Invalid, Kind, Mode, Name, Node, NodeLease, Object,
-    ObjectKey, Policy, Rival, RivalLease, Rule, Selector, Signal, SignalFact, Source, Status, Step, Taint, Threshold, Version,
+    ObjectKey, OwnerRef, Policy, Rival, RivalLease, Rule, Selector, Signal, SignalFact, Source, Status, Step, Taint, Threshold,
+    Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, Record, Timing};
@@ -45,8 +47,8 @@ pub struct Cluster {
     pub objects: BTreeMap<ObjectKey, Object>,
     pub check: Check,
     pub node_leases: BTreeMap<Name, NodeLease>,
-    /// Pods of etcd, and their nodes.
-    pub etcd: BTreeMap<Name, Name>,
+    /// Pods of etcd, and what their kubelets say of them.
+    pub etcd: BTreeMap<Name, Option<EtcdPod>>,
     /// What OpenShift has in its namespace for etcd.
     pub budgets: BTreeMap<Name, Budget>,
     pub guards: BTreeMap<Name, Guard>,
@@ -81,6 +83,8 @@ pub struct Cluster {
     pub signals: BTreeMap<Signal, SignalFact>,
     /// Signals that we may not read.
     pub forbidden: Vec<Signal>,
+    /// Nodes that are being deleted.
+    pub leaving: BTreeSet<Name>,
 }
 
 impl Cluster {
@@ -117,6 +121,7 @@ impl Cluster {
             taints: BTreeMap::new(),
             signals: BTreeMap::new(),
             forbidden: Vec::new(),
+            leaving: BTreeSet::new(),
         };
         let template = template();
         cluster.objects.insert(template.key.clone(), template);
@@ -148,7 +153,7 @@ impl Cluster {
             Source::Objects(kind) => self.objects.values().filter(|o| o.key.kind == *kind).cloned().map(Fact::Object).collect(),
             Source::NodeLeases => self.node_leases.values().cloned().map(Fact::NodeLease).collect(),
             Source::Etcd => {
-                let member = |(pod, node): (&Name, &Name)| Fact::Etcd { pod: pod.clone(), node: node.clone() };
+                let member = |(pod, says): (&Name, &Option<EtcdPod>)| Fact::Etcd { pod: pod.clone(), says: says.clone() };
                 self.etcd.iter().map(member).collect()
             }
             Source::Budgets => {
@@ -207,7 +212,7 @@ impl Cluster {
             boot_id: "b".into(),
             kubelet_version: self.kubelets.get(name).map_or("v1", |version| version).into(),
             unschedulable: false,
-            deleting: false,
+            deleting: self.leaving.contains(name),
         }
     }
 
@@ -416,6 +421,8 @@ impl Cluster {
 
 fn source_of(input: &Input) -> Option<Source> {
     match input {
+        Input::Gone(Gone::Node(_)) => Some(Source::Nodes),
+        Input::Gone(Gone::Etcd { .. }) => Some(Source::Etcd),
         Input::Gone(Gone::NodeLease(_)) => Some(Source::NodeLeases),
         Input::Gone(Gone::Rival { .. }) => Some(Source::Rivals(Rival::Medik8s)),
         Input::Seen(fact) => fact.source(),
@@ -428,7 +435,8 @@ fn source_of(input: &Input) -> Option<Source> {
 pub fn remediation(node: &str) -> Object {
     let kind = Kind { api_version: "provider.test/v1".into(), kind: "Reboot".into() };
     let key = ObjectKey { kind, namespace: Some("default".into()), name: node.into() };
-    Object { key, uid: node.into(), owners: Box::new(["check".into()]), node: node.into(), body: None, ..template() }
+    let owners = Box::new([OwnerRef { uid: "check".into(), controls: false }]);
+    Object { key, uid: node.into(), owners, node: node.into(), body: None, ..template() }
 }
 
 fn said(signal: Signal, says: &SignalFact) -> Fact {

@@ -78,7 +78,7 @@ fn a_machine_beside_the_template_owns_the_remediation_too() {
         cluster.set_broken(&name("n1"), true);
         cluster.run_well(8_000);
         let object = &cluster.objects[&reboot("n1")];
-        assert_eq!(object.owners.iter().any(|uid| &**uid == "uid-of-m1"), owns, "{machine} {exists}");
+        assert_eq!(object.has_owner("uid-of-m1"), owns, "{machine} {exists}");
     }
 }
 

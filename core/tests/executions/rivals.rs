@@ -103,3 +103,18 @@ fn who_may_not_look_for_others_goes_on_without() {
     cluster.run_well(8_000);
     exist(&cluster, &[reboot("n1")]);
 }
+
+/// That we may not look is believed as long as the server says so again and again.
+#[test]
+fn a_refusal_that_is_not_repeated_is_forgotten() {
+    let mut cluster = settled();
+    let rivals = Source::Rivals(Rival::Medik8s);
+    for input in [Input::Broken(rivals.clone()), Input::Forbidden(rivals.clone()), Input::Listing(rivals)] {
+        let now = cluster.now();
+        cluster.world.apply(input, now);
+    }
+    cluster.run_well(200_000);
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(8_000);
+    exist(&cluster, &[]);
+}

@@ -1,7 +1,7 @@
 //! The API server's half of the model: what becomes of a request.
 
 use resus_core::effect::{Creation, Effect, Hold, Mark, Owner};
-use resus_core::facts::{Name, NodeLease, Object, Served, Signal, Version};
+use resus_core::facts::{Name, NodeLease, Object, OwnerRef, Served, Signal, Version};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
 use resus_core::time::Wall;
@@ -156,7 +156,7 @@ impl Cluster {
             owners: [Some(check_uid), machine.as_ref().map(|(_, uid)| uid)]
                 .into_iter()
                 .flatten()
-                .map(|uid| Box::from(&**uid))
+                .map(|uid| OwnerRef { uid: Box::from(&**uid), controls: false })
                 .collect(),
             node: node.clone(),
             template: Some(creation.template.clone()),

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::model::{Cluster, Fate, at_most, remediation};
 use resus_core::effect::{Effect, EffectKey};
-use resus_core::facts::{Amount, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, Source, Status, Threshold, Version};
+use resus_core::facts::{
+    Amount, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnerRef, Source, Status, Threshold, Version,
+};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::nhc::CheckStatus;
 use resus_core::plan::{Plan, plan};
@@ -123,6 +125,17 @@ fn a_node_that_cannot_be_read_is_not_gone() {
     apply(&mut cluster, Input::Seen(Fact::Object(remediation("bad"))));
     apply(&mut cluster, Input::Unreadable { source: Source::Nodes, name: "bad".into(), why: "garbage".into() });
     assert_eq!(count(&plan(&cluster.world, cluster.now()), deletes), 0);
+}
+
+/// What a controller consists of is no remediation, though it owns it.
+#[test]
+fn what_the_check_controls_is_left_alone() {
+    for (controls, many) in [(false, 1), (true, 0)] {
+        let mut cluster = settled();
+        let owners = [OwnerRef { uid: "check".into(), controls }].into();
+        apply(&mut cluster, Input::Seen(Fact::Object(Object { owners, ..remediation("n1") })));
+        assert_eq!(count(&plan(&cluster.world, cluster.now()), deletes), many, "n1 is healthy, controls: {controls}");
+    }
 }
 
 #[test]
@@ -469,4 +482,77 @@ fn a_short_break_of_a_quiet_watch_is_not_worth_a_word_but_a_long_one_is() {
 
 fn plan_now(cluster: &Cluster) -> Plan {
     plan(&cluster.world, cluster.now())
+}
+
+fn holds(effect: &Effect) -> bool {
+    matches!(effect, Effect::HoldNode(_))
+}
+
+/// Deleted by somebody, or with the Node that it belonged to: without it another operator would take the node as well.
+#[test]
+fn a_lease_of_ours_that_is_lost_is_taken_again() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(8_000);
+    assert_eq!(cluster.remediated(), [name("n1")]);
+    let lease = cluster.node_leases.remove(&name("node-n1")).expect("it was taken before the remediation began");
+    cluster.tell(Input::Gone(Gone::NodeLease(lease.name)));
+    cluster.hear_all();
+    assert_eq!(count(&cluster.turn(), holds), 1);
+    cluster.run_well(2_000);
+    assert!(cluster.node_leases.contains_key(&name("node-n1")));
+    assert_eq!(cluster.created.len(), 1);
+}
+
+/// Somebody else who took it meanwhile has it.
+#[test]
+fn a_lease_that_another_took_meanwhile_is_left_to_them() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(8_000);
+    let lease = cluster.node_leases[&name("node-n1")].clone();
+    cluster.set_node_lease(NodeLease { holder: "sbr".into(), ..lease });
+    cluster.hear_all();
+    assert_eq!(count(&cluster.turn(), holds), 0);
+}
+
+/// Whoever deletes a Node, and has a finalizer on it, is at work on the host.
+#[test]
+fn a_node_that_is_being_deleted_is_not_remediated() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.leaving.insert(name("n1"));
+    cluster.touch(&name("n1"));
+    cluster.run_well(20_000);
+    assert!(cluster.created.is_empty(), "{:?}", cluster.created);
+    assert_eq!(&*cluster.check.status.unhealthy[0].held.clone().unwrap_or_default(), "the node is being deleted");
+}
+
+/// Roles change: what was refused is tried again, and what it says of our rights with it.
+#[test]
+fn a_refused_patch_is_tried_again_after_some_minutes() {
+    let key = remediation("n1").key;
+    let mut cluster = settled();
+    let mark = |cluster: &mut Cluster, answer: Answer| {
+        let effect = Effect::Mark {
+            key: remediation("n1").key,
+            plural: "rebootremediations".into(),
+            uid: "u".into(),
+            mark: resus_core::effect::Mark::Old,
+            whole: None,
+        };
+        let now = cluster.now();
+        cluster.world.sent(&effect, now);
+        apply(cluster, Input::Answered(effect.key(), answer));
+    };
+    let refused = || Answer::Refused { why: "no".into(), retry_after: None, forbidden: true };
+    let patches = |cluster: &Cluster| !cluster.world.is_unpatchable(&key.kind, cluster.now().mono);
+    mark(&mut cluster, refused());
+    assert!(!patches(&cluster) && !cluster.world.is_unwritable(&key.kind));
+    mark(&mut cluster, refused());
+    assert!(!patches(&cluster) && cluster.world.is_unwritable(&key.kind));
+    cluster.time += 10 * 60_000;
+    assert!(patches(&cluster) && cluster.world.is_limited(&key.kind), "it is told until it has worked");
+    mark(&mut cluster, Answer::Done(None));
+    assert!(patches(&cluster) && !cluster.world.is_limited(&key.kind) && !cluster.world.is_unwritable(&key.kind));
 }

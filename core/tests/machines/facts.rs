@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use resus_core::facts::{Condition, Kind, Labels, Node, Object, ObjectKey, Rival, RivalLease, Rule, Selector, Status, Version};
+use resus_core::facts::{
+    Check, Condition, Invalid, Kind, Labels, Node, Object, ObjectKey, Rival, RivalLease, Rule, Selector, Status, Version,
+};
 use resus_core::input::Fact;
 use resus_core::mhc::facts::{
     Board, Budget, CLUSTER_LABEL, Cluster, ClusterKey, Dialect, Machine, MachineCheck, MachineCheckStatus, MachinePolicy, Marks,
     Place, Posted, Repair, Slot, Style,
 };
+use resus_core::nhc::CheckStatus;
 use resus_core::time::Wall;
 
 /// Wall time when the monotonic clock shows zero.
@@ -28,6 +31,26 @@ pub fn definition(dialect: Dialect) -> Fact {
 
 pub fn template_kind() -> Kind {
     Kind { api_version: "repair.test/v1".into(), kind: "CycleTemplate".into() }
+}
+
+/// What is made from such a template.
+pub fn remediation_kind() -> Kind {
+    Kind { api_version: "repair.test/v1".into(), kind: "Cycle".into() }
+}
+
+/// A NodeHealthCheck of somebody else.
+pub fn foreign_node_check(uid: &str) -> Check {
+    Check {
+        name: "nhc".into(),
+        uid: uid.into(),
+        version: Version("1".into()),
+        created_at: Wall(EPOCH),
+        deleting: false,
+        take_over: false,
+        is_default: false,
+        policy: Err(Invalid("it makes no sense".into())),
+        status: CheckStatus::default(),
+    }
 }
 
 pub fn by_template() -> Repair {
@@ -72,6 +95,7 @@ pub fn machine(dialect: Dialect, n: usize, created_at: Wall) -> Machine {
         labels: Labels::from_iter([(CLUSTER_LABEL, "blue")]),
         marks: Marks::default(),
         has_controller: true,
+        parts: [].into(),
         node: Some(format!("n{n}").into()),
         failed: false,
         updated_at: Some(created_at),

@@ -1,6 +1,7 @@
 //! What is decided about machines, on facts alone.
 
 mod clusters;
+mod etcd;
 mod facts;
 mod model;
 mod openshift;

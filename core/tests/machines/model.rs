@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use resus_core::effect::{Change, Creation, Edit, Effect, Owner};
+use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
-    Amount, Body, Claim, Invalid, Name, Node, Object, ObjectKey, RivalLease, Served, Source, Status, Version,
+    Amount, Body, Claim, Invalid, Name, Node, Object, ObjectKey, OwnerRef, RivalLease, Served, Source, Status, Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, LeaseAnswer, LeaseEffect, Timing};
@@ -39,7 +40,7 @@ pub struct Fleet {
     /// It is defined, but not served yet.
     pub has_definition_only: bool,
     pub objects: BTreeMap<ObjectKey, Object>,
-    pub etcd: BTreeMap<Name, Name>,
+    pub etcd: BTreeMap<Name, EtcdPod>,
     pub rivals: BTreeMap<Name, RivalLease>,
     /// Clusters that take requests and answer none.
     pub hanging: BTreeSet<ClusterKey>,
@@ -195,14 +196,16 @@ impl Fleet {
                 nodes.cloned().map(|node| Fact::RemoteNode(cluster.clone(), node)).collect()
             }
             Source::RemoteEtcd(cluster) => {
-                let member = |(pod, node): (&Name, &Name)| Fact::RemoteEtcd {
+                let member = |(pod, says): (&Name, &EtcdPod)| Fact::RemoteEtcd {
                     cluster: cluster.clone(),
                     pod: pod.clone(),
-                    node: node.clone(),
+                    says: Some(says.clone()),
                 };
                 self.etcd.iter().map(member).collect()
             }
-            Source::Etcd => self.etcd.iter().map(|(pod, node)| Fact::Etcd { pod: pod.clone(), node: node.clone() }).collect(),
+            Source::Etcd => {
+                self.etcd.iter().map(|(pod, says)| Fact::Etcd { pod: pod.clone(), says: Some(says.clone()) }).collect()
+            }
             Source::Objects(kind) => {
                 self.objects.values().filter(|own| own.key.kind == *kind).cloned().map(Fact::Object).collect()
             }
@@ -334,7 +337,7 @@ impl Fleet {
         let Owner::Machine { uid, check_uid, .. } = &creation.owner else { unreachable!("all are for machines") };
         Object {
             key: creation.key.clone(),
-            owners: [Box::from(&**uid)].into(),
+            owners: [OwnerRef { uid: Box::from(&**uid), controls: false }].into(),
             machine_check: Some(check_uid.clone()),
             ..object(creation.key.clone(), self.version)
         }
@@ -416,6 +419,13 @@ impl Fleet {
             Some(cluster) => self.tell(Input::Seen(Fact::RemoteNode(cluster.clone(), node))),
             None => self.tell(Input::Seen(Fact::Node(node))),
         }
+    }
+
+    /// In this cluster.
+    pub fn hosts_etcd(&mut self, node: &str, ready: bool) {
+        let (pod, says): (Name, _) = (format!("etcd-{node}").into(), EtcdPod { node: node.into(), ready });
+        self.etcd.insert(pod.clone(), says.clone());
+        self.tell(Input::Seen(Fact::Etcd { pod, says: Some(says) }));
     }
 
     pub fn node_goes(&mut self, cluster: Option<&ClusterKey>, node: &str) {

@@ -23,6 +23,23 @@ fn verdict(fleet: &Fleet, machine: &str) -> Option<String> {
     fleet.sign(machine, Sign::HealthCheckSucceeded)
 }
 
+/// Whoever writes the status of a Machine may write anything there.
+#[test]
+fn what_is_no_name_of_a_node_is_neither_gone_nor_healthy() {
+    for garbled in ["a/b", "../n1", "A", "two\nlines", &"a".repeat(254)] {
+        let mut fleet = owned(3);
+        fleet.change("m1", |machine| machine.node = Some(garbled.into()));
+        fleet.breaks("n2");
+        fleet.wait(400);
+        assert_eq!(fleet.all_asked(), ["m2"], "{garbled}");
+        assert_eq!(fleet.status().healthy, Some(1), "{garbled}");
+        assert!(
+            fleet.message("RemediationHeld").starts_with("m1: its status.nodeRef.name is not the name of a Node"),
+            "{garbled}"
+        );
+    }
+}
+
 #[test]
 fn an_owner_is_asked_when_the_time_is_over_and_not_before() {
     let mut fleet = owned(3);

@@ -1,11 +1,11 @@
 //! An external controller repairs, by objects made from a template.
 
 use resus_core::effect::Effect;
-use resus_core::facts::{Amount, Invalid, ObjectKey, Status};
+use resus_core::facts::{Amount, Invalid, Object, ObjectKey, OwnerRef, Status};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::mhc::facts::{CONTROL_PLANE_MACHINE_LABEL, Dialect, Posted, Repair, Sign, Slot, Style};
 
-use crate::facts::{by_template, object, posted, template_kind};
+use crate::facts::{by_template, foreign_node_check, object, posted, remediation_kind, template_kind};
 use crate::model::{CHECK, Fleet};
 
 fn templated(machines: usize, at_most: Amount) -> Fleet {
@@ -78,6 +78,48 @@ fn recovered_machines_are_cleared_in_a_storm_and_in_a_pause() {
         fleet.wait(2);
         assert_eq!(fleet.remediations(), ["m1"], "paused: {paused}");
     }
+}
+
+/// Infrastructure and bootstrap objects have the name of their Machine, too, and it owns them.
+#[test]
+fn only_what_was_made_to_repair_a_healthy_machine_is_removed() {
+    const OURS: Option<&str> = Some("uid-check");
+    // Owner, whether it controls the object, our mark, whether the Machine names it as a part, whether it is removed.
+    let cases = [
+        ("uid-m1", false, OURS, false, true),
+        ("uid-m1", true, OURS, false, true),
+        ("uid-m1", false, None, false, true),
+        ("uid-m1", true, None, false, false),
+        ("uid-m1", false, OURS, true, false),
+        ("uid-m1", false, None, true, false),
+        ("uid-m1", true, None, true, false),
+        ("uid-m0", false, OURS, false, false),
+        ("uid-m0", false, None, false, false),
+    ];
+    for (owner, controls, mark, is_part, is_removed) in cases {
+        let mut fleet = templated(3, Amount::Percent(100));
+        if is_part {
+            fleet.change("m1", |machine| machine.parts = [("repair.test".into(), "Cycle".into())].into());
+        }
+        let key = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "m1".into() };
+        let owners = [OwnerRef { uid: owner.into(), controls }].into();
+        fleet.add_object(Object { owners, machine_check: mark.map(Into::into), ..object(key, 77) });
+        fleet.wait(60);
+        let expected: &[&str] = if is_removed { &[] } else { &["m1"] };
+        assert_eq!(fleet.remediations(), expected, "{owner}, controls: {controls}, mark: {mark:?}, part: {is_part}");
+    }
+}
+
+/// A NodeHealthCheck has the Machine of its node own what it makes.
+#[test]
+fn what_a_node_health_check_made_is_left_to_it() {
+    let mut fleet = templated(3, Amount::Percent(100));
+    fleet.tell(Input::Seen(Fact::Check(foreign_node_check("uid-nhc"))));
+    let key = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "m1".into() };
+    let owners = ["uid-nhc", "uid-m1"].map(|uid| OwnerRef { uid: uid.into(), controls: false }).into();
+    fleet.add_object(Object { owners, ..object(key, 77) });
+    fleet.wait(60);
+    assert_eq!(fleet.remediations(), ["m1"]);
 }
 
 /// To fall back to its owner would delete the machine.
@@ -223,10 +265,8 @@ fn the_control_plane_is_repaired_one_at_a_time_and_never_beyond_the_majority() {
         let labels = fleet.machines[&*format!("m{n}")].labels.clone();
         let labels = labels.iter().chain([(CONTROL_PLANE_MACHINE_LABEL, "")]).collect();
         fleet.change(&format!("m{n}"), |machine| machine.labels = labels);
-        fleet.etcd.insert(format!("etcd-{n}").into(), format!("n{n}").into());
+        fleet.hosts_etcd(&format!("n{n}"), true);
     }
-    let etcd: Vec<Fact> = fleet.etcd.iter().map(|(pod, node)| Fact::Etcd { pod: pod.clone(), node: node.clone() }).collect();
-    etcd.into_iter().for_each(|fact| fleet.tell(Input::Seen(fact)));
     fleet.settle();
     fleet.breaks("n0");
     fleet.breaks("n3");

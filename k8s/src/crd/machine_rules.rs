@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::rules::{
     self, CONDITIONS_MAX, DURATION, DURATION_MAX, LABEL_KEY, LABEL_KEY_MAX, NAME_MAX, SELF, rule, template_reference,
 };
-use crate::names::NOT_FOR_RULES;
+use crate::names::{NO_REMEDIATION_TEMPLATES, NOT_FOR_RULES};
 
 /// As many as the reference allows.
 const TARGETS_MAX: u32 = 10_000;
@@ -134,7 +134,16 @@ pub fn external_template(_: &mut SchemaGenerator) -> Schema {
 
 fn metal3(field: &str) -> Schema {
     let examples = ("Metal3RemediationTemplate", "infrastructure.cluster.x-k8s.io/v1beta1");
-    template_reference(field, examples, "", "Not used: the template is in the namespace of the machine.")
+    let mut schema = template_reference(field, examples, "", "Not used: the template is in the namespace of the machine.");
+    let suffixes = NO_REMEDIATION_TEMPLATES.join("|");
+    let said = format!(
+        "{field}.kind is one of which machines themselves are made: write the kind of a remediation's template, as in Metal3RemediationTemplate"
+    );
+    let no_part = rule(format!("!has(self.kind) || !self.kind.matches('({suffixes})$')"), said);
+    if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(Value::as_array_mut) {
+        rules.push(no_part);
+    }
+    schema
 }
 
 pub fn targets(_: &mut SchemaGenerator) -> Schema {

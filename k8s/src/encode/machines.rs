@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use http::{Method, Request};
+use http::Method;
 use resus_core::effect::{Change, Creation, Edit, Signing, Target};
 use resus_core::escalate::TEMPLATE_SUFFIX;
 use resus_core::facts::ObjectKey;
@@ -12,15 +12,15 @@ use resus_core::mhc::facts::{
 };
 use serde_json::{Value, json};
 
-use super::{json_patch, merge, object_path, request, seconds};
+use super::{Sendable, json_patch, merge, object_path, request, seconds};
 use crate::names;
 
-pub fn look(place: &Place, dialect: Dialect) -> Request<Vec<u8>> {
+pub fn look(place: &Place, dialect: Dialect) -> Sendable {
     request(Method::GET, machine_path(place, dialect), None)
 }
 
 /// Conditions are found by their place in a list: the version makes sure that it still is theirs.
-pub fn sign(signing: &Signing) -> Request<Vec<u8>> {
+pub fn sign(signing: &Signing) -> Sendable {
     let Signing { machine: Target { place, dialect, version, .. }, edits, missing, tells: _ } = signing;
     let mut patch = vec![json!({"op": "replace", "path": "/metadata/resourceVersion", "value": &*version.0})];
     let gains = |style: Style| edits.iter().any(|edit| edit.style == style && !matches!(edit.change, Change::Remove(_)));
@@ -85,19 +85,19 @@ fn condition(kind: &str, posted: &Posted, style: Style) -> Value {
     condition
 }
 
-pub fn power_cycle(machine: &Target, on: bool) -> Request<Vec<u8>> {
+pub fn power_cycle(machine: &Target, on: bool) -> Sendable {
     let asked = if on { json!("") } else { Value::Null };
     let patch = json!({"metadata": {"resourceVersion": &*machine.version.0, "annotations": {names::POWER_CYCLE: asked}}});
     merge(machine_path(&machine.place, machine.dialect), &patch)
 }
 
-pub fn delete(machine: &Target) -> Request<Vec<u8>> {
+pub fn delete(machine: &Target) -> Sendable {
     let same = json!({"uid": &*machine.uid, "resourceVersion": &*machine.version.0});
     let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": same});
     request(Method::DELETE, machine_path(&machine.place, machine.dialect), Some(body))
 }
 
-pub fn status(check: &Target, status: &MachineCheckStatus) -> Request<Vec<u8>> {
+pub fn status(check: &Target, status: &MachineCheckStatus) -> Sendable {
     let MachineCheckStatus { expected, healthy, remediations_allowed, observed_generation, targets, new, legacy } = status;
     let mut body = json!({});
     let counters = [("expectedMachines", expected), ("currentHealthy", healthy), ("remediationsAllowed", remediations_allowed)];
@@ -136,7 +136,7 @@ pub struct For<'a> {
 }
 
 /// Remediators find the Machine by its owner reference, and the template by its annotations.
-pub fn create(creation: &Creation, machine: &For) -> Request<Vec<u8>> {
+pub fn create(creation: &Creation, machine: &For) -> Sendable {
     let For { dialect, name, uid, cluster, check_uid } = machine;
     let group = creation.key.kind.api_version.split('/').next().unwrap_or_default();
     let template_kind = format!("{}{TEMPLATE_SUFFIX}.{group}", creation.key.kind.kind);

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use resus_core::escalate::TEMPLATE_SUFFIX;
 use resus_core::facts::{Invalid, Kind, Name, ObjectKey, Requirement, Selector};
+use resus_core::text::{NAME_MAX, Plain, is_name};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -64,9 +65,8 @@ impl<'a> Fields<'a> {
 pub const DURATIONS: &str = "a duration such as 300s, 5m or 1h30m, in quotes";
 
 pub fn decode<T: DeserializeOwned>(value: &Value, place: &str, write: &str) -> Result<T, Invalid> {
-    // What was written may be in the error as it is; conditions and events have one line.
-    let on_one_line = |error: serde_json::Error| error.to_string().replace(char::is_control, " ");
-    T::deserialize(value).map_err(|error| invalid(format!("{place}: {}: write {write}", on_one_line(error))))
+    // What was written may be in the error as it is.
+    T::deserialize(value).map_err(|error| invalid(format!("{place}: {}: write {write}", Plain(&error.to_string()))))
 }
 
 pub fn go_duration(text: &str, place: &str) -> Result<GoDuration, Invalid> {
@@ -74,7 +74,7 @@ pub fn go_duration(text: &str, place: &str) -> Result<GoDuration, Invalid> {
 }
 
 pub fn duration(text: &str, place: &str) -> Result<Duration, Invalid> {
-    let refused = || invalid(format!("{place} must not be negative: write a duration such as 5m, not {text}"));
+    let refused = || invalid(format!("{place} must not be negative: write a duration such as 5m, not {}", shown(text)));
     go_duration(text, place)?.non_negative().ok_or_else(refused)
 }
 
@@ -87,30 +87,28 @@ pub fn template(reference: &ObjectReference, place: &str) -> Result<ObjectKey, I
     };
     let kind = Kind { api_version: given(&reference.api_version, "apiVersion")?, kind: given(&reference.kind, "kind")? };
     if kind.kind.strip_suffix(TEMPLATE_SUFFIX).is_none_or(str::is_empty) {
-        return Err(invalid(format!("{place}.kind is {:?}: the kind of a template ends with Template", kind.kind)));
+        return Err(invalid(format!("{place}.kind is {:?}: the kind of a template ends with Template", shown(&kind.kind))));
     }
     if !kind.api_version.split_once('/').is_some_and(|(group, version)| is_name(group) && is_name(version)) {
-        return Err(invalid(format!("{place}.apiVersion is {:?}: write group/version", kind.api_version)));
+        return Err(invalid(format!("{place}.apiVersion is {:?}: write group/version", shown(&kind.api_version))));
     }
-    if !kind.kind.chars().all(|c| c.is_ascii_alphanumeric()) {
-        return Err(invalid(format!("{place}.kind is {:?}: a kind has letters and digits", kind.kind)));
+    if !kind.is_plausible() {
+        return Err(invalid(format!("{place}.kind is {:?}: a kind has letters and digits", shown(&kind.kind))));
     }
     let name = given(&reference.name, "name")?;
     let namespace: Option<Name> = reference.namespace.as_deref().filter(|namespace| !namespace.is_empty()).map(Into::into);
     if let Some(bad) = [Some(&name), namespace.as_ref()].into_iter().flatten().find(|name| !is_name(name)) {
-        return Err(invalid(format!("{place}: {bad:?} is no name: names have lower-case letters, digits, dashes and dots")));
+        return Err(invalid(format!(
+            "{place}: {:?} is no name: names have at most {NAME_MAX} lower-case letters, digits, dashes and dots",
+            shown(bad)
+        )));
     }
     Ok(ObjectKey { kind, namespace, name })
 }
 
-/// Of names and of label prefixes, as in Kubernetes.
-const NAME_MAX: usize = 253;
-
-/// As far as a path is concerned; the API server knows the finer rules.
-pub fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && text.len() <= NAME_MAX
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.')
+/// What was written, as far as it is repeated in a refusal.
+pub fn shown(text: &str) -> String {
+    Plain(text).to_string()
 }
 
 pub fn requirements(selector: LabelSelector) -> Result<Selector, Invalid> {
@@ -135,7 +133,8 @@ pub fn requirements(selector: LabelSelector) -> Result<Selector, Invalid> {
             }
             (operator, _) => {
                 return Err(invalid(format!(
-                    "spec.selector: {operator:?} is no operator: write In, NotIn, Exists or DoesNotExist"
+                    "spec.selector: {:?} is no operator: write In, NotIn, Exists or DoesNotExist",
+                    shown(operator)
                 )));
             }
         });
@@ -147,6 +146,7 @@ fn label_key(key: String) -> Result<Box<str>, Invalid> {
     match is_label_key(&key) {
         true => Ok(key.into()),
         false => {
+            let key = shown(&key);
             Err(invalid(format!("spec.selector: {key:?} is no label key: write one such as node-role.kubernetes.io/worker")))
         }
     }
@@ -156,7 +156,8 @@ fn label_value(value: String) -> Result<Box<str>, Invalid> {
     match value.is_empty() || is_label_name(&value) {
         true => Ok(value.into()),
         false => Err(invalid(format!(
-            "spec.selector: {value:?} is no label value: write at most 63 letters, digits, dashes, dots and underscores"
+            "spec.selector: {:?} is no label value: write at most 63 letters, digits, dashes, dots and underscores",
+            shown(&value)
         ))),
     }
 }

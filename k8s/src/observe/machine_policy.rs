@@ -9,10 +9,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use resus_core::facts::{Amount, Invalid, Rule, Selector};
 use resus_core::mhc::facts::{Budget, CLUSTER_LABEL, Dialect, Flavour, MachinePolicy, Repair};
+use resus_core::text::is_name;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::fields::{Fields, decode, duration, is_name, requirements, template};
+use super::fields::{Fields, decode, duration, requirements, shown, template};
 use super::{Meta, invalid};
 use crate::names;
 use crate::quantity::IntOrPercent;
@@ -90,12 +91,13 @@ fn is_of_cluster(spec: &Fields, selector: &LabelSelector) -> Result<(), Invalid>
     let write = "the name of a Cluster in the check's namespace, or leave it out for Nodes of this cluster";
     let Some(cluster) = spec.read::<String>("clusterName", write)? else { return Ok(()) };
     if !is_name(&cluster) {
-        return Err(invalid(format!("spec.clusterName is {cluster:?}: write {write}")));
+        return Err(invalid(format!("spec.clusterName is {:?}: write {write}", shown(&cluster))));
     }
     let label = selector.match_labels.as_ref().and_then(|labels| labels.get(CLUSTER_LABEL));
     match label.filter(|label| **label != cluster) {
         Some(label) => Err(invalid(format!(
-            "spec.selector.matchLabels: {CLUSTER_LABEL} is {label:?}, but spec.clusterName is {cluster:?}: write the same, or leave the label out"
+            "spec.selector.matchLabels: {CLUSTER_LABEL} is {:?}, but spec.clusterName is {cluster:?}: write the same, or leave the label out",
+            shown(label)
         ))),
         None => Ok(()),
     }
@@ -186,7 +188,7 @@ fn between(fields: &Fields, name: &str) -> Result<Option<Budget>, Invalid> {
     let numbers = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).and_then(|rest| rest.split_once('-'));
     match numbers.and_then(|(min, max)| Some((number(min)?, number(max)?))) {
         Some((min, max)) if min <= max => Ok(Some(Budget::Between { min, max })),
-        Some(_) | None => Err(invalid(format!("{} is {text:?}: write {write}", fields.place(name)))),
+        Some(_) | None => Err(invalid(format!("{} is {:?}: write {write}", fields.place(name), shown(&text)))),
     }
 }
 
@@ -208,5 +210,12 @@ fn template_named(fields: &Fields, name: &str) -> Result<Option<Repair>, Invalid
     let write = "apiVersion, kind and name of a template, each as text";
     let Some(reference) = fields.read::<ObjectReference>(name, write)? else { return Ok(None) };
     let key = template(&ObjectReference { namespace: None, ..reference }, &fields.place(name))?;
+    if names::NO_REMEDIATION_TEMPLATES.iter().any(|suffix| key.kind.kind.ends_with(suffix)) {
+        return Err(invalid(format!(
+            "{}.kind is {:?}, of which machines themselves are made: write the kind of a remediation's template, as in Metal3RemediationTemplate",
+            fields.place(name),
+            shown(&key.kind.kind)
+        )));
+    }
     Ok(Some(Repair::Template { kind: key.kind, name: key.name }))
 }

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::facts::Version;
 use resus_core::input::Fact;
 use resus_core::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Flavour, Machine, Marks, Place};
+use resus_core::text::{Plain, is_name};
 use resus_core::time::Wall;
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,10 +22,11 @@ pub fn machine(json: &[u8], dialect: Dialect) -> serde_json::Result<Machine> {
     #[derive(Deserialize)]
     struct View {
         metadata: Meta,
+        spec: Option<SpecView>,
         #[serde(default)]
         status: Value,
     }
-    let View { metadata, status } = serde_json::from_slice(json)?;
+    let View { metadata, spec, status } = serde_json::from_slice(json)?;
     let lists = boards::lists(&status, dialect)?;
     let managed = if boards::has_signs(&lists) { managed_fields(json)? } else { Value::Null };
     let StatusView { node_ref, phase, last_updated } = Option::deserialize(&status)?.unwrap_or_default();
@@ -38,7 +40,9 @@ pub fn machine(json: &[u8], dialect: Dialect) -> serde_json::Result<Machine> {
         deleting: metadata.deletion_timestamp.is_some(),
         marks: marks(&metadata),
         has_controller: metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true)),
-        node: node.map(Into::into),
+        parts: spec.map_or_else(Box::default, |spec| spec.parts(&metadata.name)),
+        // Of what is none, no more is kept than is needed to see that.
+        node: node.map(|name| if is_name(&name) { name.into() } else { Plain(&name).to_string().into() }),
         failed: is_openshift && phase.as_deref() == Some("Failed"),
         updated_at: last_updated.filter(|_| is_openshift).map(|time| wall(time.0)),
         conditions: boards::newest(&lists, dialect).iter().map(Post::condition).collect(),
@@ -55,6 +59,41 @@ struct StatusView {
     node_ref: Option<NodeRef>,
     phase: Option<Box<str>>,
     last_updated: Option<Time>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecView {
+    infrastructure_ref: Option<PartView>,
+    bootstrap: Option<Bootstrap>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Bootstrap {
+    config_ref: Option<PartView>,
+}
+
+/// With a group since v1beta2, with a group and version before.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartView {
+    api_group: Option<Box<str>>,
+    api_version: Option<Box<str>>,
+    kind: Option<Box<str>>,
+    name: Option<Box<str>>,
+}
+
+impl SpecView {
+    fn parts(self, machine: &str) -> Box<[(Box<str>, Box<str>)]> {
+        let all = [self.infrastructure_ref, self.bootstrap.and_then(|bootstrap| bootstrap.config_ref)].into_iter().flatten();
+        let part = |part: PartView| {
+            let group = || part.api_version.as_deref().and_then(|version| version.split_once('/')).map(|(group, _)| group.into());
+            let is_named_alike = part.name.as_deref() == Some(machine);
+            is_named_alike.then(|| (part.api_group.clone().or_else(group).unwrap_or_default(), part.kind.unwrap_or_default()))
+        };
+        all.filter_map(part).collect()
+    }
 }
 
 #[derive(Deserialize)]

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use resus_core::facts::{Amount, HealthyDelay, Invalid, Mode, Policy, Repeat, Rule, Selector, Step, Threshold};
 use serde_json::Value;
 
-use super::fields::{DURATIONS, Fields, TEMPLATES, decode, duration, go_duration, is_label_key, requirements, template};
+use super::fields::{DURATIONS, Fields, TEMPLATES, decode, duration, go_duration, is_label_key, requirements, shown, template};
 use super::{Meta, invalid};
 use crate::crd::nhc::{self, EscalatingRemediation, UnhealthyCondition};
 use crate::names;
@@ -209,7 +209,7 @@ fn mode(value: &Value, place: &str) -> Result<Mode, Invalid> {
 fn topology_key(value: &Value, place: &str) -> Result<Box<str>, Invalid> {
     let write = "the key of a label, such as topology.kubernetes.io/zone";
     let key: Box<str> = decode(value, place, write)?;
-    let refused = || invalid(format!("{place}: {key:?} is no label key: write {write}"));
+    let refused = || invalid(format!("{place}: {:?} is no label key: write {write}", shown(&key)));
     is_label_key(&key).then(|| key.clone()).ok_or_else(refused)
 }
 

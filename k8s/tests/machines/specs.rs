@@ -237,6 +237,9 @@ fn a_bad_spec_is_a_sentence_that_names_the_field() {
         (json!({"remediationTemplate": template("v1", "ATemplate", "t")}), "spec.remediationTemplate.apiVersion is \"v1\""),
         (json!({"remediationTemplate": template("a/v1", "Reboot", "t")}), "ends with Template"),
         (json!({"externalRemediationTemplate": template("a/v1", "RebootTemplate", "../x")}), "is no name"),
+        (json!({"remediationTemplate": template("a/v1", "Metal3MachineTemplate", "t")}), "of which machines themselves are made"),
+        (json!({"externalRemediationTemplate": template("a/v1", "KubeadmConfigTemplate", "t")}), "of which machines themselves"),
+        (json!({"remediationTemplate": template("a/v1", "KubeadmControlPlaneTemplate", "t")}), "of which machines themselves"),
         (json!({"externalRemediationTemplate": {}}), "spec.externalRemediationTemplate.apiVersion is missing"),
     ] {
         for dialect in WITH_DURATIONS {

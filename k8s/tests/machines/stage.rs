@@ -105,7 +105,9 @@ impl Stage {
 
     /// What becomes of an effect.
     pub fn send(&mut self, effect: &Effect) -> Answer {
-        let Reply::Answer(response) = self.server.handle(NOW, encode::encode(effect, &Places::new("resus"))) else {
+        let Reply::Answer(response) =
+            self.server.handle(NOW, encode::encode(effect, &Places::new("resus")).expect("it can be sent"))
+        else {
             unreachable!("nobody watches here")
         };
         match answer::decode(effect, &Keep::default(), &response) {

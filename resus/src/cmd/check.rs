@@ -9,9 +9,10 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
-use resus_core::facts::CHECK_KIND;
-use resus_core::mhc::facts::{Dialect, MACHINE_CHECK_KIND};
-use resus_k8s::names;
+use resus_core::facts::{CHECK_KIND, Invalid};
+use resus_core::mhc::facts::{Dialect, Flavour, MACHINE_CHECK_KIND};
+use resus_driver::proxy;
+use resus_k8s::{names, observe};
 use serde_json::{Value, json};
 
 use crate::cmd::controller::configuration;
@@ -56,8 +57,7 @@ impl Check {
         }
         let config = configuration(kubeconfig, context).await?;
         let namespace = config.default_namespace.clone();
-        let server =
-            Server { client: Client::try_from(config).context("cannot make a client from the configuration")?, namespace };
+        let server = Server { client: proxy::client(config)?, namespace };
         match (files.is_empty(), rewrite) {
             (true, true) => print_rewritten(&server.annotated().await?),
             (true, false) => server.list_annotated().await,
@@ -138,7 +138,7 @@ impl Server {
         }
         let message = answer["message"].as_str().unwrap_or_default();
         Ok(match code {
-            code if code.is_success() => Vec::new(),
+            code if code.is_success() => unusable(&answer).into_iter().collect(),
             StatusCode::NOT_FOUND if message.contains("namespaces") => vec![format!("{message}: create the namespace first")],
             StatusCode::NOT_FOUND => vec![format!("the API server does not know {api_version}: install its CRD")],
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => bail!("{message}"),
@@ -179,6 +179,23 @@ impl Server {
             self.client.send(request.map(Body::from)).await.context("the API server does not answer")?.into_parts();
         let body = body.collect().await?.to_bytes();
         Ok((head.status, serde_json::from_slice(&body).unwrap_or_default()))
+    }
+}
+
+/// What the definition that is installed accepts, but we would not use.
+fn unusable(check: &Value) -> Option<String> {
+    let json = check.to_string();
+    let policy = match Flavour::ALL
+        .iter()
+        .flat_map(|flavour| flavour.dialects())
+        .find(|dialect| check["apiVersion"] == dialect.api_version())
+    {
+        Some(dialect) => observe::machine_check(json.as_bytes(), *dialect).map(|check| check.policy.err()),
+        None => observe::check(json.as_bytes()).map(|check| check.policy.err()),
+    };
+    match policy {
+        Ok(invalid) => invalid.map(|Invalid(why)| format!("it would not be used: {why}")),
+        Err(error) => Some(format!("it cannot be read: {error}")),
     }
 }
 

@@ -1,20 +1,22 @@
 //! `resus controller`: watch nodes and checks, and act.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use futures::FutureExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use resus_core::facts::{Claim, Limit};
 use resus_core::lease::Timing;
+use resus_driver::home::Home;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
-use resus_driver::{admin, clusters};
+use resus_driver::{admin, clusters, proxy};
 use resus_k8s::names::{self, Places};
 use resus_k8s::quantity;
 use tokio::net::TcpListener;
@@ -151,13 +153,13 @@ impl Controller {
         };
         let (claim, machine_claim) = (claim(nhc), claim(mhc));
         let detectors = upgrades.detectors().map_err(anyhow::Error::msg)?;
-        let config = configuration(kubeconfig, context).await?;
-        let server = config.cluster_url.clone();
-        let client = Client::try_from(config).context("cannot make a client from the configuration")?;
+        let server = configuration(kubeconfig.clone(), context.clone()).await?.cluster_url;
         let identity = identity();
         info!(version = env!("CARGO_PKG_VERSION"), %server, %namespace, %identity, "resus controller starts");
 
         let telemetry = Arc::new(Telemetry::new());
+        let connect = Box::new(move || connect(kubeconfig.clone(), context.clone()).boxed());
+        let home = Home::new(connect, telemetry.clone()).await?;
         let mut listeners = Vec::new();
         for (what, bind, port) in [("metrics", metrics_bind_address, 8080), ("health probes", health_probe_bind_address, 8081)] {
             listeners.extend(listen(what, bind, port).await?);
@@ -173,7 +175,8 @@ impl Controller {
         let places = Places { own: namespace, node_leases: lease_namespace };
         let settings = Settings { places, identity, timing, claim, machine_claim, detectors, limit, default_check };
         tokio::select! {
-            done = pump::run(client, settings, telemetry.clone(), asked_to_stop()?) => done,
+            done = pump::run(home.client(), settings, telemetry.clone(), asked_to_stop()?) => done,
+            ended = home.tend() => ended,
             error = endpoints => Err(error),
         }
     }
@@ -188,22 +191,29 @@ async fn first_to_end<T>(all: impl Iterator<Item = impl Future<Output = T> + Sen
     }
 }
 
+pub async fn connect(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Client> {
+    proxy::client(configuration(kubeconfig, context).await?)
+}
+
 pub async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Config> {
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-    let config = match kubeconfig {
-        Some(file) => {
-            let kubeconfig =
-                Kubeconfig::read_from(&file).with_context(|| format!("cannot read the kubeconfig {}", file.display()))?;
-            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            config.with_context(|| format!("the kubeconfig {} cannot be used", file.display()))?
-        }
-        None if options.context.is_some() => {
-            Config::from_kubeconfig(&options).await.context("no usable kubeconfig in KUBECONFIG or ~/.kube/config")?
-        }
-        None => {
-            Config::infer().await.context("no kubeconfig given, none found, and not inside a cluster: use --kubeconfig FILE")?
+    let (read, name) = match &kubeconfig {
+        Some(file) => (Kubeconfig::read_from(file), file.display().to_string()),
+        None => (Kubeconfig::read(), "in KUBECONFIG or ~/.kube/config".into()),
+    };
+    let mut read = match read {
+        Ok(read) => read,
+        Err(error) if kubeconfig.is_some() => return Err(error).with_context(|| format!("cannot read the kubeconfig {name}")),
+        Err(error) if options.context.is_some() => return Err(error).with_context(|| format!("no usable kubeconfig {name}")),
+        Err(_) => {
+            let inside = Config::incluster();
+            let inside = inside.context("no kubeconfig given, none found, and not inside a cluster: use --kubeconfig FILE")?;
+            return Ok(clusters::patient(inside));
         }
     };
+    proxy::ask_us(&mut read);
+    let config = Config::from_custom_kubeconfig(read, &options).await;
+    let config = config.with_context(|| format!("the kubeconfig {name} cannot be used"))?;
     Ok(clusters::patient(config))
 }
 
@@ -238,16 +248,18 @@ pub fn asked_to_stop() -> Result<impl Future<Output = ()>> {
 enum Bind {
     Nowhere,
     At(SocketAddr),
+    /// On all addresses.
+    Port(u16),
 }
 
 /// A default port yields to whoever has it, an address that was asked for does not.
 async fn listen(what: &str, bind: Option<Bind>, default_port: u16) -> Result<Option<TcpListener>> {
-    let address = match bind {
-        Some(Bind::Nowhere) => return Ok(None),
-        Some(Bind::At(address)) => address,
-        None => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), default_port),
+    let bound = match bind.unwrap_or(Bind::Port(default_port)) {
+        Bind::Nowhere => return Ok(None),
+        Bind::At(address) => admin::bind(address).await,
+        Bind::Port(port) => admin::bind_all(port).await,
     };
-    match admin::bind(address).await {
+    match bound {
         Ok(listener) => {
             info!(address = %listener.local_addr()?, "serving {what}");
             Ok(Some(listener))
@@ -264,11 +276,11 @@ fn bind_address(text: &str) -> Result<Bind, String> {
     if text == "0" {
         return Ok(Bind::Nowhere);
     }
-    let address = match text.strip_prefix(':') {
-        Some(port) => port.parse().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)).ok(),
-        None => text.parse().ok(),
+    let bind = match text.strip_prefix(':') {
+        Some(port) => port.parse().map(Bind::Port).ok(),
+        None => text.parse().map(Bind::At).ok(),
     };
-    address.map(Bind::At).ok_or_else(|| "write IP:PORT, :PORT, or 0 for none".into())
+    bind.ok_or_else(|| "write IP:PORT, :PORT, or 0 for none".into())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

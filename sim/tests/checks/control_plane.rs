@@ -1,16 +1,16 @@
 //! The control plane is repaired one node at a time, and never so that etcd loses its majority.
 
 use resus_sim::clock::SECOND;
+use resus_sim::machine::SYSTEM_PODS;
 use resus_sim::scenario::CONTROL_PLANE;
 use serde_json::json;
 
 use crate::story::{Story, WORKERS};
 
 fn etcd(story: &mut Story, node: &str) {
-    let metadata = json!({"name": format!("etcd-{node}"), "namespace": "kube-system", "labels": {"component": "etcd"}});
-    let spec = json!({"nodeName": node, "containers": [{"name": "etcd", "image": "example.test/etcd:3"}]});
-    let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
-    story.create("/api/v1/namespaces/kube-system/pods", &body);
+    let body = resus_sim::machine::etcd(node);
+    story.create(SYSTEM_PODS, &body);
+    story.patch(&format!("{SYSTEM_PODS}/etcd-{node}/status"), &json!({"status": body["status"]}));
 }
 
 #[test]

@@ -9,11 +9,13 @@ use http::{Method, Request};
 use resus_core::facts::Claim;
 use resus_core::mhc::facts::{CLUSTER_LABEL, Dialect, Flavour, Style};
 use resus_sim::Simulation;
+use resus_sim::api::MERGE;
 use resus_sim::clock::{MINUTE, Millis, SECOND, rfc3339};
 use resus_sim::happening::{Happening, What};
+use resus_sim::machine::{SYSTEM_PODS, etcd};
 use resus_sim::machinery::{METAL3, definitions};
 use resus_sim::owner::{Infrastructure, Owner, conditions, path};
-use resus_sim::scenario::{Act, Flags, ProviderSpec, Scenario};
+use resus_sim::scenario::{Act, CONTROL_PLANE, Flags, ProviderSpec, Scenario};
 use serde_json::{Value, json};
 
 use crate::check::Check;
@@ -253,11 +255,17 @@ impl Story {
 
     /// A member of etcd on this node.
     pub fn add_etcd(&mut self, cluster: &str, node: &str) {
-        let metadata = json!({"name": format!("etcd-{node}"), "labels": {"component": "etcd"}});
-        let spec = json!({"nodeName": node, "containers": [{"name": "etcd", "image": "etcd"}]});
-        let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
-        let (code, answer) = self.ask(self.server(cluster), Method::POST, "/api/v1/namespaces/kube-system/pods", JSON, &body);
+        let body = etcd(node);
+        let (code, answer) = self.ask(self.server(cluster), Method::POST, SYSTEM_PODS, JSON, &body);
         assert_eq!(code, 201, "{answer}");
+        let labels = json!({"metadata": {"labels": {CONTROL_PLANE: ""}}});
+        for (path, change) in [
+            (format!("{SYSTEM_PODS}/etcd-{node}/status"), json!({"status": body["status"]})),
+            (format!("{NODES}/{node}"), labels),
+        ] {
+            let (code, answer) = self.ask(self.server(cluster), Method::PATCH, &path, MERGE, &change);
+            assert_eq!(code, 200, "{answer}");
+        }
     }
 
     pub fn breaks(&mut self, node: &str) {

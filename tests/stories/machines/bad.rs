@@ -68,6 +68,22 @@ async fn a_check_that_makes_no_sense_is_refused_and_others_go_on(dialect: Dialec
     assert!(controller.is_running());
 }
 
+/// Whoever writes the status of a Machine may write anything there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_name_of_a_node_that_is_none_costs_its_own_machine() {
+    let Some(site) = site(Dialect::V1beta1, Cluster::builder()).await else { return };
+    site.machines(3).await;
+    site.machine_status("m2", json!({"nodeRef": {"name": "a".repeat(70_000)}})).await;
+    site.check(&check("good")).await;
+    let controller = site.controller().await;
+    let why = "m2: its status.nodeRef.name is not the name of a Node";
+    site.until_told("good", "RemediationHeld", "True MachinesHeld", why).await;
+    site.breaks("n1").await;
+    site.until_asked(&["m1"]).await;
+    site.until_counters("good", [3, 1, 1]).await;
+    assert!(controller.is_running());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kubeconfig_that_cannot_be_used_is_refused_and_others_go_on() {
     let Some(site) = site(Dialect::V1beta2, Cluster::builder()).await else { return };

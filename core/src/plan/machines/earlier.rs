@@ -22,7 +22,7 @@ pub enum Earlier<'a> {
 pub fn earlier<'a>(world: &'a World, machine: &Machine, own: Option<&Kind>) -> Earlier<'a> {
     let Some(kind) = kind_on(machine).filter(|kind| own != Some(kind)) else { return Earlier::Nothing };
     let object = world.objects.get(&remediation_key(&kind, machine));
-    let is_ours = |object: &&Object| object.machine_check.is_some() && object.owners.iter().any(|owner| **owner == *machine.uid);
+    let is_ours = |object: &&Object| object.machine_check.is_some() && machine.is_repaired_by(object);
     match object.filter(is_ours) {
         Some(object) => Earlier::There(object),
         None if !world.kinds.contains_key(&kind.api_version) => Earlier::Unknown(Source::Objects(kind)),

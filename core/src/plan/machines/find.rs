@@ -1,14 +1,16 @@
 //! What has to be watched to take care of machines?
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::earlier::kind_on;
 use super::{is_target, kinds};
 use crate::decision::Because;
 use crate::effect::Effect;
+use crate::etcd::Etcd;
 use crate::facts::{Claim, Kind, Name, Rival, Source};
+use crate::health::Known;
 use crate::mhc::facts::{
-    CLUSTER_KIND, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, MACHINE_KIND, Machine, MachineCheck, MachinePolicy, Repair,
+    CLUSTER_KIND, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, MACHINE_KIND, Machine, MachineCheck, Repair,
 };
 use crate::plan::Draft;
 use crate::world::World;
@@ -60,23 +62,26 @@ impl Draft<'_> {
         for check in checks.filter(|check| !check.deleting) {
             self.plan.watches.insert(Source::Rivals(Rival::of(flavour)));
             self.watch_cluster(check);
-            if check.policy.as_ref().is_ok_and(|policy| self.needs_etcd(check, policy)) && is_here(world, check) {
+            if is_here(world, check) && self.needs_etcd(check, &world.nodes, &world.etcd) {
                 self.plan.watches.insert(Source::Etcd);
+                self.wake(world.etcd.forgets_at(self.now.mono));
                 self.find_openshift();
             }
         }
     }
 
-    /// Who repairs machines of the control plane by other means than their owner has to know about etcd.
-    fn needs_etcd(&self, check: &MachineCheck, policy: &MachinePolicy) -> bool {
-        let world = self.world;
+    /// Who repairs machines of the control plane by other means than its owner has to know about etcd.
+    fn needs_etcd(&self, check: &MachineCheck, nodes: &BTreeMap<Name, Known>, etcd: &Etcd) -> bool {
+        let Ok(policy) = &check.policy else { return false };
         // A few of many thousands, and every plan asks.
-        let masters: BTreeSet<&Name> =
-            world.nodes.iter().filter(|(_, known)| known.is_control_plane).map(|(name, _)| name).collect();
-        let is_control_plane =
-            |machine: &Machine| machine.is_control_plane() || machine.node.as_ref().is_some_and(|node| masters.contains(node));
-        let mut machines = world.fleet.machines_in(check.place.flavour, &check.place.namespace);
-        policy.repair != Repair::Owner && machines.any(|machine| is_control_plane(machine) && is_target(machine, check, policy))
+        let masters: BTreeSet<&Name> = nodes.iter().filter(|(_, known)| known.is_control_plane).map(|(name, _)| name).collect();
+        let is_host = |node: &Name| masters.contains(node) || etcd.has_host(node, self.now.mono);
+        let concerns = |machine: &Machine| match machine.is_control_plane() {
+            true => policy.repair != Repair::Owner,
+            false => machine.node.as_ref().is_some_and(is_host),
+        };
+        let mut machines = self.world.fleet.machines_in(check.place.flavour, &check.place.namespace);
+        machines.any(|machine| concerns(machine) && is_target(machine, check, policy))
     }
 
     fn watch_cluster(&mut self, check: &MachineCheck) {
@@ -91,7 +96,13 @@ impl Draft<'_> {
             return;
         }
         self.plan.watches.insert(Source::RemoteNodes(key.clone()));
-        if check.policy.as_ref().is_ok_and(|policy| self.needs_etcd(check, policy)) {
+        let region = self.world.fleet.region(&key);
+        let needs_etcd = match region {
+            Some(region) => self.needs_etcd(check, &region.nodes, &region.etcd),
+            None => self.needs_etcd(check, &BTreeMap::new(), &Etcd::default()),
+        };
+        if needs_etcd {
+            self.wake(region.and_then(|region| region.etcd.forgets_at(self.now.mono)));
             self.plan.watches.insert(Source::RemoteEtcd(key));
         }
     }

@@ -4,7 +4,7 @@ mod earlier;
 mod find;
 mod repair;
 mod report;
-mod sign;
+pub(crate) mod sign;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +18,7 @@ use crate::mhc::facts::{Budget, Cluster, ClusterKey, Flavour, Machine, MachineCh
 use crate::mhc::fleet::Region;
 use crate::mhc::judge::{Judgement, NodeOf, judge};
 use crate::mhc::status::Findings;
+use crate::time::Mono;
 use crate::world::World;
 
 /// A check, and what holds for all of its machines.
@@ -115,7 +116,7 @@ impl<'a> Draft<'a> {
             self.hold_all(check, &Because::ClusterPaused { cluster: cluster.key.clone() });
             return self.report_paused(check);
         }
-        let sources = sources(self.world, check, policy, reach);
+        let sources = sources(self.world, check, policy, reach, self.now.mono);
         if let Some(source) = sources.iter().find(|source| !self.world.is_synced(source)) {
             return self.report_machine_doubt(check, source);
         }
@@ -194,7 +195,8 @@ impl<'a> Draft<'a> {
         let subject = |machine: &'a Machine| {
             let node = node_of(self.world, machine, reach);
             let key = kind.map(|kind| remediation_key(kind, machine));
-            let is_mine = |object: &&Object| object.owners.iter().any(|owner| **owner == *machine.uid);
+            // A NodeHealthCheck has the Machine own what it makes for its node, too.
+            let is_mine = |object: &&Object| machine.is_repaired_by(object) && self.world.owner_of(object).is_none();
             Subject {
                 machine,
                 node,
@@ -284,7 +286,7 @@ fn node_of<'a>(world: &'a World, machine: &'a Machine, reach: Reach<'a>) -> Node
 }
 
 /// What has to be heard before anything can be decided under this check.
-fn sources(world: &World, check: &MachineCheck, policy: &MachinePolicy, reach: Reach) -> Vec<Source> {
+fn sources(world: &World, check: &MachineCheck, policy: &MachinePolicy, reach: Reach, now: Mono) -> Vec<Source> {
     let mut sources = vec![Source::MachineChecks(check.dialect), Source::Machines(check.dialect)];
     match reach {
         Reach::Here => sources.push(Source::Nodes),
@@ -297,7 +299,7 @@ fn sources(world: &World, check: &MachineCheck, policy: &MachinePolicy, reach: R
         sources.extend(find::clusters(world).ok().flatten().map(Source::Clusters));
     }
     let rival = Rival::of(check.place.flavour);
-    if !check.take_over && !world.is_blind_to(rival) {
+    if !check.take_over && !world.is_blind_to(rival, now) {
         sources.push(Source::Rivals(rival));
     }
     for kind in kinds(policy) {

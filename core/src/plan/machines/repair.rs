@@ -127,7 +127,9 @@ impl<'a> Draft<'a> {
             }
             (_, _) => {}
         }
-        if let Some(because) = round.shut.clone() {
+        // The owner of a control plane looks after its etcd; a MachineSet does not.
+        let is_unguarded = !machine.is_control_plane();
+        if let Some(because) = round.shut.clone().or_else(|| self.guarded(round, subject).filter(|_| is_unguarded)) {
             // To say that the machine is unhealthy would now be to have it repaired.
             let would_act = |style: &Style| {
                 is_false(Sign::OwnerRemediated, *style).is_some() && is_false(Sign::HealthCheckSucceeded, *style).is_none()
@@ -141,10 +143,8 @@ impl<'a> Draft<'a> {
         if let Err(waiting) = self.look_at_machine(round, subject, due_at) {
             return waiting;
         }
-        match self.sign(round, subject, true).map(|signing| self.send(Effect::Sign(signing))) {
-            Some(false) => outcome(Verdict::Wait, Because::Queued),
-            Some(true) | None => outcome(Verdict::Start, Because::Signing),
-        }
+        let sent = self.sign(round, subject, true).is_none_or(|signing| self.send(Effect::Sign(signing)));
+        self.started(round, subject, sent, Because::Signing)
     }
 
     fn have_template_repair(&mut self, round: &Round<'a>, subject: &Subject<'a>, findings: &[Finding], due_at: Mono) -> Outcome {
@@ -296,12 +296,8 @@ impl<'a> Draft<'a> {
 
     /// The control plane is repaired one machine at a time, and never so that etcd loses its majority.
     fn guarded(&self, round: &Round<'a>, subject: &Subject<'a>) -> Option<Because> {
-        let node = match subject.node {
-            NodeOf::Known(known) => Some(&known.node),
-            NodeOf::Unnamed | NodeOf::Gone(_) | NodeOf::NotHeard => None,
-        };
         let starting = self.starting.get(&round.reach.key().cloned());
-        quorum::forbids_machine(self.world, subject.machine, node, round.reach, starting, self.now)
+        quorum::forbids_machine(self.world, subject.machine, round.reach, starting, self.now)
     }
 
     /// The Machine and its Node are asked for once more, plainly; what they say then is judged anew.
@@ -343,7 +339,7 @@ impl<'a> Draft<'a> {
         if !sent {
             return outcome(Verdict::Wait, Because::Queued);
         }
-        if subject.machine.is_control_plane() {
+        if quorum::concerns_machine(self.world, subject.machine, round.reach, self.now) {
             self.starting.insert(round.reach.key().cloned(), subject.machine.place.name.clone());
         }
         outcome(Verdict::Start, because)

@@ -192,7 +192,7 @@ fn is_in_paused_cluster(world: &World, machine: &Machine) -> bool {
 }
 
 /// For certain: only the new style knows who wrote which condition, and remediators that give up write this one, too.
-fn is_asked_by_us(machine: &Machine) -> bool {
+pub(crate) fn is_asked_by_us(machine: &Machine) -> bool {
     let asked = machine.board(Style::New).and_then(|board| board.get(Sign::OwnerRemediated));
     asked.is_some_and(|asked| is_ours(Sign::OwnerRemediated, asked))
 }

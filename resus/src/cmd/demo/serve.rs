@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
-use kube::Client;
 use resus_apiserver::Server;
 use resus_core::facts::{Claim, Limit};
 use resus_core::lease::Timing;
@@ -31,7 +30,7 @@ use super::provider;
 use super::script::{CHECK, Script};
 use super::story::decision;
 use crate::cmd::apiserver::{random, random_token};
-use crate::cmd::controller::{asked_to_stop, configuration, identity};
+use crate::cmd::controller::{asked_to_stop, connect, identity};
 use crate::serve::{Front, Shared};
 
 /// Minutes in production; nobody wants to wait for that here.
@@ -61,8 +60,7 @@ pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Re
     introduce(script, &front.url, kubeconfig);
 
     let serving = tokio::spawn(front.serve(shared.clone()));
-    let config = configuration(Some(kubeconfig.to_owned()), None).await?;
-    let client = Client::try_from(config).context("cannot make a client from the configuration")?;
+    let client = connect(Some(kubeconfig.to_owned()), None).await?;
     let settings = Settings {
         places: Places::new(NAMESPACE),
         identity: identity(),

@@ -1,0 +1,146 @@
+//! Whatever hosts etcd, its majority is not lost by our hand.
+
+use resus_core::decision::Because;
+use resus_core::etcd::EtcdPod;
+use resus_core::facts::{ETCD_LABEL, Name, Source};
+use resus_core::input::{Fact, Gone, Input};
+
+use crate::checks::{MINUTE, because, control_plane, exist, name, now, reboot, set_label, settled};
+use crate::model::Cluster;
+
+/// A Pod of etcd for this node; no kubelet says anything of it if `ready` is None.
+fn shows(cluster: &mut Cluster, node: &str, ready: Option<bool>) {
+    let (pod, says): (Name, _) = (format!("etcd-{node}").into(), ready.map(|ready| EtcdPod { node: name(node), ready }));
+    cluster.etcd.insert(pod.clone(), says.clone());
+    cluster.tell(Input::Seen(Fact::Etcd { pod, says }));
+}
+
+fn pod_goes(cluster: &mut Cluster, node: &str) {
+    let pod: Name = format!("etcd-{node}").into();
+    cluster.etcd.remove(&pod);
+    cluster.tell(Input::Gone(Gone::Etcd { pod }));
+}
+
+fn node_goes(cluster: &mut Cluster, node: &str) {
+    cluster.broken_since.remove(&name(node));
+    cluster.tell(Input::Gone(Gone::Node(name(node))));
+}
+
+fn breaks(cluster: &mut Cluster, nodes: &[&str]) {
+    nodes.iter().for_each(|node| cluster.set_broken(&name(node), true));
+    cluster.run_well(8_000);
+}
+
+#[test]
+fn a_host_of_etcd_is_guarded_without_a_label_of_the_control_plane() {
+    for has_pods in [false, true] {
+        for (hosts, started) in [(3, None), (5, Some(reboot("n1")))] {
+            let mut cluster = settled();
+            for node in &["n1", "n2", "n3", "n4", "n5"][..hosts] {
+                set_label(&mut cluster, node, ETCD_LABEL, "true");
+                if has_pods {
+                    shows(&mut cluster, node, Some(true));
+                }
+            }
+            cluster.run_well(10_000);
+            breaks(&mut cluster, &["n1", "n2"]);
+            exist(&cluster, started.as_slice());
+            let busy = matches!(because(&cluster, "n2"), Because::ControlPlaneBusy { .. });
+            assert_eq!(busy, started.is_some(), "{has_pods}: one at a time, as in any control plane");
+            assert!(started.is_none_or(|key| cluster.objects[&key].control_plane), "{has_pods}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_is_down_on_a_ready_node_is_not_up() {
+    let mut cluster = settled();
+    control_plane(&mut cluster, &["n1", "n2", "n3"], true);
+    shows(&mut cluster, "n2", Some(false));
+    breaks(&mut cluster, &["n1"]);
+    assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 1, needed: 2, of: 3 });
+    shows(&mut cluster, "n2", Some(true));
+    cluster.run_well(3_000);
+    exist(&cluster, &[reboot("n1")]);
+}
+
+#[test]
+fn only_static_pods_on_nodes_of_the_control_plane_are_members() {
+    for is_static in [false, true] {
+        let mut cluster = settled();
+        control_plane(&mut cluster, &["n1"], true);
+        for node in ["n4", "n5"] {
+            shows(&mut cluster, node, is_static.then_some(true));
+        }
+        breaks(&mut cluster, &["n1"]);
+        assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 0, needed: 1, of: 1 }, "{is_static}");
+        breaks(&mut cluster, &["n4"]);
+        exist(&cluster, &[reboot("n4")]);
+    }
+}
+
+#[test]
+fn a_member_is_remembered_for_an_hour() {
+    let ways: [(&str, fn(&mut Cluster, &str)); 5] = [
+        ("its Node goes, then its Pod", |cluster, node| {
+            node_goes(cluster, node);
+            pod_goes(cluster, node);
+        }),
+        ("its Pod goes, then its Node", |cluster, node| {
+            pod_goes(cluster, node);
+            node_goes(cluster, node);
+        }),
+        ("its Pod goes", pod_goes),
+        ("its Pod is no longer the kubelet's", |cluster, node| shows(cluster, node, None)),
+        ("both are missing when all are listed anew", |cluster, node| {
+            cluster.broken_since.remove(&name(node));
+            cluster.etcd.remove(&*format!("etcd-{node}"));
+            cluster.list(Source::Nodes);
+            cluster.list(Source::Etcd);
+        }),
+    ];
+    for (way, departs) in ways {
+        let mut cluster = settled();
+        control_plane(&mut cluster, &["n1", "n2", "n3", "n4", "n5"], true);
+        departs(&mut cluster, "n4");
+        departs(&mut cluster, "n5");
+        let departed_at = cluster.time;
+        breaks(&mut cluster, &["n1"]);
+        assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 2, needed: 3, of: 5 }, "{way}");
+        cluster.run_well(departed_at + 60 * MINUTE - 1 - cluster.time);
+        exist(&cluster, &[]);
+        let wakes_at = now(&cluster).wake_at.expect("there is something to wait for");
+        assert!(wakes_at.0 <= departed_at + 60 * MINUTE, "{way}: nobody else will wake us");
+        cluster.run_well(3_000);
+        exist(&cluster, &[reboot("n1")]);
+    }
+}
+
+#[test]
+fn a_node_that_registers_anew_without_its_labels_is_still_a_host() {
+    let mut cluster = settled();
+    control_plane(&mut cluster, &["n1", "n2", "n3"], true);
+    node_goes(&mut cluster, "n2");
+    breaks(&mut cluster, &["n1"]);
+    assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 1, needed: 2, of: 3 });
+    cluster.labels.remove(&name("n2"));
+    cluster.broken_since.insert(name("n2"), None);
+    cluster.touch(&name("n2"));
+    cluster.run_well(8_000);
+    exist(&cluster, &[reboot("n1")]);
+    breaks(&mut cluster, &["n2"]);
+    assert_eq!(because(&cluster, "n2"), Because::ControlPlaneBusy { node: name("n1") });
+}
+
+#[test]
+fn a_node_that_loses_its_labels_is_still_a_host() {
+    let mut cluster = settled();
+    control_plane(&mut cluster, &["n1", "n2", "n3"], true);
+    cluster.labels.remove(&name("n2"));
+    cluster.touch(&name("n2"));
+    breaks(&mut cluster, &["n2"]);
+    exist(&cluster, &[reboot("n2")]);
+    assert!(cluster.objects[&reboot("n2")].control_plane);
+    breaks(&mut cluster, &["n1"]);
+    assert_eq!(because(&cluster, "n1"), Because::ControlPlaneBusy { node: name("n2") });
+}
