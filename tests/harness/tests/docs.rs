@@ -6,8 +6,9 @@ use std::path::Path;
 #[test]
 fn every_test_that_the_documents_name_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the package is two folders below the root");
-    let page = std::fs::read_to_string(root.join("docs/reference-bugs.md")).expect("the page exists");
-    let named: BTreeSet<(&str, &str)> = page.split('`').filter_map(|word| word.split_once(".rs::")).collect();
+    let page = |name: &str| std::fs::read_to_string(root.join("docs").join(name)).expect("the page exists");
+    let pages = ["reference-bugs.md", "security.md"].map(page).concat();
+    let named: BTreeSet<(&str, &str)> = pages.split('`').filter_map(|word| word.split_once(".rs::")).collect();
     assert!(named.len() > 40, "only {} tests are named", named.len());
     let missing: Vec<String> =
         named.into_iter().filter(|named| !exists(root, named)).map(|(file, test)| format!("{file}.rs::{test}")).collect();
