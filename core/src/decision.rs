@@ -126,6 +126,10 @@ pub enum Because {
     UnderMaintenance {
         mark: Name,
     },
+    /// Our wall clock and that of the API server differ by so many seconds: ours is ahead, or behind if they are negative.
+    ClockDiffers {
+        ahead: i64,
+    },
     /// An older check is responsible for the node.
     Overlapping {
         owner: Name,
@@ -317,6 +321,7 @@ impl Because {
             | Because::Upgrading { .. }
             | Because::UpgradeUnknown { .. }
             | Because::StormCooldown
+            | Because::ClockDiffers { .. }
             | Because::ZoneDark { .. }
             | Because::Leaving { .. }
             | Because::NotLeading
@@ -420,6 +425,14 @@ impl fmt::Display for Because {
                 write!(
                     f,
                     "it is not known whether the cluster is being upgraded: what the detector {detector} looks at cannot be read"
+                )
+            }
+            Because::ClockDiffers { ahead } => {
+                let direction = if *ahead < 0 { "behind" } else { "ahead of" };
+                let apart = ahead.unsigned_abs();
+                write!(
+                    f,
+                    "the clock of this controller's host is {apart} s {direction} that of the API server, and nothing starts until they agree: look at the time synchronization of both hosts"
                 )
             }
             Because::UnderMaintenance { mark } => write!(f, "the node is under maintenance: it has {}", Plain(mark)),

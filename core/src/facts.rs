@@ -45,6 +45,9 @@ pub struct Node {
     /// Only the annotations that somebody asks for.
     pub annotations: Box<[(Box<str>, Box<str>)]>,
     pub conditions: Box<[Condition]>,
+    /// When each of them was reported, by the clock of who reports it. Empty once it has been taken in: it is asked for only
+    /// when a condition has changed, and each heartbeat changes it.
+    pub reported_at: Box<[Wall]>,
     pub taints: Box<[Taint]>,
     pub boot_id: Box<str>,
     pub kubelet_version: Box<str>,
@@ -63,6 +66,7 @@ impl Node {
             labels,
             annotations,
             conditions,
+            reported_at: _,
             taints,
             boot_id,
             kubelet_version,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::decision::Because;
 use crate::facts::{Check, Limit, Name, Policy, Status};
 use crate::reasons;
-use crate::time::{Mono, Now};
+use crate::time::{Clock, Mono, Now};
 use crate::world::World;
 
 /// How the targets of a check stand. `not_healthy` are all that are not positively healthy: expired,
@@ -30,6 +30,16 @@ impl Tally {
 /// Why nothing may start, whatever the number of unhealthy nodes; the next step of an escalation neither.
 pub fn paused(policy: &Policy) -> Option<Because> {
     (!policy.pause_requests.is_empty()).then(|| Because::Paused { requests: policy.pause_requests.clone() })
+}
+
+/// Why nothing may start under any check, and when that begins if nothing changes: dates are read by the API server's clock, but
+/// a host whose own clock is wrong has more trouble than we can see.
+pub fn clock_differs(clock: &Clock, now: Mono) -> Result<Option<Because>, Mono> {
+    match clock.skew() {
+        Some((_, believed_at)) if now < believed_at => Err(believed_at),
+        Some((ahead, _)) => Ok(Some(Because::ClockDiffers { ahead: ahead / 1000 })),
+        None => Ok(None),
+    }
 }
 
 /// A pending node counts as not healthy: a storm is seen while it rises, not when its time-outs run off.

@@ -1,10 +1,11 @@
 //! Is this node healthy?
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::decision::Match;
 use crate::facts::{Condition, Name, Node, Policy, READY, Rule, Status};
-use crate::time::{Clock, Mono, Now};
+use crate::time::{Clock, Mono, Now, SKEW_MAX, Wall};
 
 /// A node as we know it, with the monotonic instant at which each of its conditions began.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -12,6 +13,8 @@ pub struct Known {
     pub node: Node,
     /// Parallel to `node.conditions`.
     pub since: Box<[Mono]>,
+    /// Likewise: when each was first seen with its status, in a watch that has shown no other since.
+    seen_at: Box<[Mono]>,
     pub created: Mono,
     // Asked of every node by every plan, so both are found out once, when the node is seen.
     pub is_control_plane: bool,
@@ -21,7 +24,24 @@ pub struct Known {
     pub unreadable: Option<Name>,
 }
 
+/// How a node came to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// In a list, which is always believed.
+    Listed,
+    /// By a watch. `fresh`: it has shown everything so far, as soon as it happened.
+    Watched { fresh: bool },
+    /// As the answer to a question. `fresh` is the watch beside it.
+    Asked { fresh: bool },
+}
+
 impl Known {
+    fn status_of(&self, condition: &Condition) -> Option<Standing<'_>> {
+        let is_it = |own: &Condition| own.kind == condition.kind && own.status == condition.status;
+        let at = self.node.conditions.iter().position(is_it)?;
+        Some(Standing { condition: &self.node.conditions[at], since: self.since[at], seen_at: self.seen_at[at] })
+    }
+
     /// When a condition that any of the rules asks for changed last.
     pub fn changed_at(&self, rules: &[Rule]) -> Option<Mono> {
         let asked_for = |condition: &Condition| rules.iter().any(|rule| rule.kind == condition.kind);
@@ -31,16 +51,10 @@ impl Known {
 }
 
 /// Takes in a node as it was seen. None: nothing that a decision could depend on has changed; otherwise what it was before.
-pub fn take_in(
-    nodes: &mut BTreeMap<Name, Known>,
-    mut node: Node,
-    listing: bool,
-    clock: &Clock,
-    now: Now,
-) -> Option<Option<Known>> {
+pub fn take_in(nodes: &mut BTreeMap<Name, Known>, mut node: Node, news: News, clock: &Clock, now: Now) -> Option<Option<Known>> {
     if let Some(known) = nodes.get_mut(&node.name) {
-        // A watch may lag behind a look; its old news is no news. A list is always believed.
-        if !listing && node.version.is_older_than(&known.node.version) {
+        // A watch may lag behind a look; its old news is no news.
+        if news != News::Listed && node.version.is_older_than(&known.node.version) {
             return None;
         }
         if known.unreadable.is_none() && known.node.says_the_same_as(&node) {
@@ -48,22 +62,62 @@ pub fn take_in(
             return None;
         }
     }
+    let reported_at = std::mem::take(&mut node.reported_at);
     let same = nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
-    // A condition that has not changed keeps the instant at which it began, whatever the wall clock does.
-    let kept = |condition: &Condition| {
-        let at = same?.node.conditions.iter().position(|own| own.is_since_when(condition))?;
-        Some(same?.since[at])
-    };
-    let anchor = |condition: &Condition| kept(condition).unwrap_or_else(|| clock.anchor(condition.since, now));
-    let since = node.conditions.iter().map(anchor).collect();
+    let begun = node.conditions.iter().enumerate().map(|(at, condition)| {
+        let known = same.and_then(|known| known.status_of(condition));
+        begun(condition, reported_at.get(at).copied(), known, news, clock, now)
+    });
+    let (since, seen_at): (Vec<Mono>, Vec<Mono>) = begun.unzip();
     let created = same.map_or_else(|| clock.anchor(node.created_at, now), |known| known.created);
     let (is_control_plane, has_reported) = (node.is_control_plane(), node.has_reported());
     // Itself, or its neighbour by name, which often is of the same kind.
     if let Some((_, known)) = nodes.range(..=node.name.clone()).next_back() {
         node.labels.share_keys(&known.node.labels);
     }
-    let known = Known { node, since, created, is_control_plane, has_reported, unreadable: None };
+    let (since, seen_at) = (since.into(), seen_at.into());
+    let known = Known { node, since, seen_at, created, is_control_plane, has_reported, unreadable: None };
     Some(nodes.insert(known.node.name.clone(), known))
+}
+
+/// A condition that we know with the status that it still has.
+struct Standing<'a> {
+    condition: &'a Condition,
+    since: Mono,
+    seen_at: Mono,
+}
+
+/// When a condition began, and when it was first seen so.
+fn begun(
+    condition: &Condition,
+    reported_at: Option<Wall>,
+    known: Option<Standing>,
+    news: News,
+    clock: &Clock,
+    now: Now,
+) -> (Mono, Mono) {
+    let dated = || clock.anchor(condition.since, now);
+    match (known, news) {
+        // What has not changed keeps the instant at which it began, whatever any clock does.
+        (Some(Standing { condition: known, since, seen_at }), _) if known.is_since_when(condition) => (since, seen_at),
+        // Only its date has changed, and it has been nothing else since: a reporter that dates it anew each time does not
+        // keep its time from ending.
+        (Some(Standing { seen_at, .. }), News::Watched { .. }) => (dated().min(seen_at), seen_at),
+        // It may have been something else in between.
+        (Some(_), News::Listed | News::Asked { .. }) | (None, News::Listed) => (dated(), now.mono),
+        (None, News::Watched { fresh } | News::Asked { fresh }) => {
+            let behind = if fresh { behind(condition, reported_at, now) } else { Duration::ZERO };
+            (dated().after(behind).min(now.mono), now.mono)
+        }
+    }
+}
+
+/// How far the clock of who reported a change is behind: its report was that old already when it arrived. What the control
+/// plane says of a silent node it dates itself, and the last report stays as it was.
+fn behind(condition: &Condition, reported_at: Option<Wall>, now: Now) -> Duration {
+    let age = |at: Wall| Duration::from_millis(u64::try_from(now.wall.0.saturating_sub(at.0)).unwrap_or(0));
+    let age = reported_at.filter(|_| condition.status != Status::Unknown).map_or(Duration::ZERO, age);
+    if age > SKEW_MAX { age } else { Duration::ZERO }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -11,6 +11,7 @@ use crate::facts::{
 };
 use crate::lease::LeaseAnswer;
 use crate::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Machine, MachineCheck, Place};
+use crate::time::{Mono, Wall};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
@@ -33,6 +34,12 @@ pub enum Input {
     Polled(Source),
     /// The source is no longer watched.
     Stopped(Source),
+    /// What was sent then has been answered, with this as the date of the answer: by our own server, or that of a Cluster.
+    Dated {
+        cluster: Option<ClusterKey>,
+        date: Wall,
+        sent_at: Mono,
+    },
     /// An object that cannot be read; what was known of it is in doubt.
     Unreadable {
         source: Source,

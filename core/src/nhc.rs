@@ -218,6 +218,7 @@ fn allowed(check: &Check, findings: &Findings, now: Wall) -> StatusCondition {
         (None, Some(because @ Because::Paused { .. })) => (Status::False, reasons::PAUSED, because.to_string()),
         (None, Some(because @ Because::StormCooldown)) => (Status::False, reasons::STORM, because.to_string()),
         (None, Some(because @ Because::Upgrading { .. })) => (Status::False, reasons::UPGRADE, because.to_string()),
+        (None, Some(because @ Because::ClockDiffers { .. })) => (Status::False, reasons::CLOCK_DIFFERS, because.to_string()),
         (None, Some(because @ Because::UpgradeUnknown { .. })) => (Status::False, reasons::UPGRADE_UNKNOWN, because.to_string()),
         (None, Some(because)) => (Status::False, reasons::TOO_MANY_UNHEALTHY, because.to_string()),
         (None, None) => {

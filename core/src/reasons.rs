@@ -41,6 +41,9 @@ pub const DISABLED_REASON: &str = "Disabled";
 /// Something that decisions rest on is not known, or no longer certain.
 pub const STALE: &str = "Stale";
 
+/// Our clock and that of the API server differ.
+pub const CLOCK_DIFFERS: &str = "ClockDiffers";
+
 /// The cluster is being upgraded, or a detector that worked does not any more.
 pub const UPGRADE: &str = "Upgrading";
 pub const UPGRADE_UNKNOWN: &str = "UpgradeUnknown";

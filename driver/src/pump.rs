@@ -90,6 +90,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         foreign: Vec::new(),
         detectors_off: Vec::new(),
         trouble: None,
+        shut: None,
         unserved: BTreeSet::new(),
         telemetry,
     };
@@ -184,6 +185,8 @@ struct Pump {
     /// As they were told last.
     detectors_off: Vec<(Detector, Off)>,
     trouble: Option<Name>,
+    /// Why nothing starts, as it was told last.
+    shut: Option<Because>,
     /// Of which the API server says that there is no such kind.
     unserved: BTreeSet<Source>,
     telemetry: Arc<Telemetry>,
@@ -250,7 +253,7 @@ impl Pump {
             Effect::Look { cluster: Some(cluster), .. } => Some((cluster.clone(), self.access(cluster))),
             _ => None,
         };
-        let (clusters, telemetry) = (self.clusters.clone(), self.telemetry.clone());
+        let (clusters, telemetry, clock) = (self.clusters.clone(), self.telemetry.clone(), self.clock);
         let not_after = leads_until.map(|at| self.clock.instant(at)).filter(|_| !matches!(effect, Effect::Lease(_)));
         self.tasks.spawn(async move {
             let client = async {
@@ -262,12 +265,12 @@ impl Pump {
                 })
             };
             // The process may have stood still since the plan was made; then another may lead by now.
-            let input = match not_after.is_some_and(|at| Instant::now() >= at) {
-                true => answer::unsent(&effect, "the leadership has lapsed"),
-                false => answered(client, &effect, &places, &keep, &telemetry).await,
+            let inputs = match not_after.is_some_and(|at| Instant::now() >= at) {
+                true => vec![answer::unsent(&effect, "the leadership has lapsed")],
+                false => answered(client, &effect, &places, &keep, &telemetry, clock).await,
             };
             // Fails only when the loop has ended, and then nobody needs the answer.
-            let _ = sender.send(Heard { watch: None, inputs: vec![input] }).await;
+            let _ = sender.send(Heard { watch: None, inputs }).await;
         });
     }
 
@@ -296,8 +299,13 @@ impl Pump {
             }
             self.watches_begun += 1;
             let number = self.watches_begun;
-            let wanted =
-                Wanted { source: source.clone(), served: served.clone(), keep: self.keep.clone(), places: self.places.clone() };
+            let wanted = Wanted {
+                clock: self.clock,
+                source: source.clone(),
+                served: served.clone(),
+                keep: self.keep.clone(),
+                places: self.places.clone(),
+            };
             let server = match elsewhere {
                 Some((clusters, cluster, access)) => watch::Server::Elsewhere(clusters, cluster, access),
                 None => watch::Server::Here(self.client.clone()),
@@ -330,6 +338,13 @@ impl Pump {
             info!(%detector, why = %off, "upgrade detector is off");
         }
         self.detectors_off.clone_from(&plan.detectors_off);
+        if plan.shut != self.shut {
+            self.shut.clone_from(&plan.shut);
+            match &plan.shut {
+                Some(because) => warn!(%because, "nothing new is started"),
+                None => info!("what kept everything from starting is over"),
+            }
+        }
         if self.world.election.trouble != self.trouble {
             self.trouble = self.world.election.trouble.clone();
             if let Some(why) = &self.trouble {
@@ -367,41 +382,54 @@ async fn answered(
     places: &Places,
     keep: &Keep,
     telemetry: &Telemetry,
-) -> Input {
-    telemetry.caught(carry_out(client, effect, places, keep)).await.unwrap_or_else(|why| {
+    clock: Clock,
+) -> Vec<Input> {
+    telemetry.caught(carry_out(client, effect, places, keep, clock)).await.unwrap_or_else(|why| {
         error!(key = ?effect.key(), %why, "a request was given up; please report this");
-        answer::lost(effect, &why)
+        vec![answer::lost(effect, &why)]
     })
 }
 
-async fn carry_out(client: impl Future<Output = Result<Client>>, effect: &Effect, places: &Places, keep: &Keep) -> Input {
+async fn carry_out(
+    client: impl Future<Output = Result<Client>>,
+    effect: &Effect,
+    places: &Places,
+    keep: &Keep,
+    clock: Clock,
+) -> Vec<Input> {
     let request = match encode::encode(effect, places) {
         Ok(request) => request.map(Body::from),
-        Err(error) => return answer::unsent(effect, &error.to_string()),
+        Err(error) => return vec![answer::unsent(effect, &error.to_string())],
     };
+    let sent_at = clock.now().mono;
     let response = async {
         let (parts, body) = client.await?.send(request).await?.into_parts();
         let body = body.collect().await?.to_bytes().to_vec();
         anyhow::Ok(Response::from_parts(parts, body))
     };
     match tokio::time::timeout(REQUEST_TIMEOUT, response).await {
-        Ok(Ok(response)) => answer::decode(effect, keep, &response),
-        Ok(Err(error)) => answer::lost(effect, &format!("{error:#}")),
-        Err(_) => answer::lost(effect, &format!("no answer from the API server within {REQUEST_TIMEOUT:?}")),
+        Ok(Ok(response)) => {
+            let cluster = if let Effect::Look { cluster, .. } = effect { cluster.clone() } else { None };
+            let dated = answer::dated(response.headers(), cluster, sent_at);
+            dated.into_iter().chain([answer::decode(effect, keep, &response)]).collect()
+        }
+        Ok(Err(error)) => vec![answer::lost(effect, &format!("{error:#}"))],
+        Err(_) => vec![answer::lost(effect, &format!("no answer from the API server within {REQUEST_TIMEOUT:?}"))],
     }
 }
 
 /// The only place that reads clocks.
-struct Clock {
+#[derive(Clone, Copy)]
+pub struct Clock {
     began: Instant,
 }
 
 impl Clock {
-    fn start() -> Clock {
+    pub fn start() -> Clock {
         Clock { began: Instant::now() }
     }
 
-    fn now(&self) -> Now {
+    pub fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Now { wall: Wall(millis(wall)), mono: Mono(millis(self.began.elapsed())) }
     }
@@ -427,9 +455,9 @@ mod tests {
         let telemetry = Telemetry::new();
         let effect = Effect::Look { cluster: None, node: "n1".into() };
         let client = async { Ok(mistaken()) };
-        let input = answered(client, &effect, &Places::new("resus"), &Keep::default(), &telemetry).await;
-        let Input::Answered(key, Answer::Unsure { why }) = input else { panic!("{input:?}") };
-        assert_eq!((key, &*why), (effect.key(), "a mistake in this program: on two lines"));
+        let inputs = answered(client, &effect, &Places::new("resus"), &Keep::default(), &telemetry, Clock::start()).await;
+        let [Input::Answered(key, Answer::Unsure { why })] = inputs.as_slice() else { panic!("{inputs:?}") };
+        assert_eq!((key, &**why), (&effect.key(), "a mistake in this program: on two lines"));
         assert!(telemetry.metrics().contains("resus_task_panics_total 1"), "{}", telemetry.metrics());
     }
 

@@ -38,6 +38,7 @@ pub struct Telemetry {
     checks: Gauge,
     leads: Gauge,
     stale: Gauge,
+    skew: Gauge,
     panics: Counter,
     /// Milliseconds after `began` at which the loop turned last.
     turned_at: AtomicU64,
@@ -77,6 +78,11 @@ impl Telemetry {
         let checks = gauge(registry, "checks", "NodeHealthChecks in the cluster");
         let leads = gauge(registry, "leader", "1 if this process leads");
         let stale = gauge(registry, "stale_sources", "Watches that may be out of date; nothing starts that depends on them");
+        let skew = gauge(
+            registry,
+            "clock_skew_seconds",
+            "Seconds by which this host's clock is ahead of the API server's (behind if negative); 0 while they agree within 5 s",
+        );
         let panics = Counter::default();
         registry.register(
             "task_panics",
@@ -97,6 +103,7 @@ impl Telemetry {
             checks,
             leads,
             stale,
+            skew,
             panics,
             turned_at: AtomicU64::new(0),
             answered_at: AtomicU64::new(0),
@@ -143,6 +150,7 @@ impl Telemetry {
         self.checks.set(count(world.checks.len()));
         self.leads.set(i64::from(plan.leads));
         self.stale.set(count(plan.watches.iter().filter(|source| !world.is_fresh(source, now.mono)).count()));
+        self.skew.set(world.clock.skew().map_or(0, |(ahead, _)| ahead / 1000));
         for verdict in Verdict::ALL {
             let many = plan.decisions.iter().filter(|decision| decision.verdict == verdict).count();
             self.decisions.get_or_create(&[("verdict", verdict.to_string())]).set(count(many));

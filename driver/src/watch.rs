@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
@@ -20,6 +20,7 @@ use resus_core::input::Input;
 use resus_core::mhc::facts::{Access, ClusterKey};
 use resus_core::text::Plain;
 use resus_core::world::STALE_AFTER;
+use resus_k8s::answer;
 use resus_k8s::feed::{self, Line};
 use resus_k8s::names::Places;
 use resus_k8s::observe::{ApiStatus, Keep};
@@ -28,7 +29,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::clusters::Clusters;
-use crate::pump::Heard;
+use crate::pump::{Clock, Heard};
 use crate::telemetry::Telemetry;
 
 /// For the head of an answer, and for a page of a list.
@@ -53,6 +54,7 @@ const TOGETHER_MAX: usize = 256;
 
 /// What is to be watched, and how.
 pub struct Wanted {
+    pub clock: Clock,
     pub source: Source,
     pub served: Option<Served>,
     pub keep: Arc<Keep>,
@@ -91,8 +93,8 @@ pub async fn watch(server: Server, what: Wanted, number: u64, heard: Sender<Hear
 }
 
 async fn follow(client: Client, what: Wanted, number: u64, heard: Sender<Heard>) {
-    let Wanted { source, served, keep, places } = what;
-    let mut watch = Watch { client, source, served, keep, places, number, heard, told: false, polled: false };
+    let Wanted { clock, source, served, keep, places } = what;
+    let mut watch = Watch { clock, client, source, served, keep, places, number, heard, told: false, polled: false };
     let mut next = Next::List;
     let mut backoff = BACKOFF_MIN;
     loop {
@@ -132,6 +134,7 @@ enum Next {
 }
 
 struct Watch {
+    clock: Clock,
     client: Client,
     source: Source,
     served: Option<Served>,
@@ -308,7 +311,7 @@ impl Watch {
     }
 
     async fn whole(&self, request: Request<Vec<u8>>) -> Result<Result<Bytes, ApiStatus>> {
-        let response = self.client.send(request.map(Body::from)).await?;
+        let response = self.send(request).await?;
         let code = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         Ok(if code.is_success() { Ok(body) } else { Err(api_status(code, &body)) })
@@ -318,13 +321,27 @@ impl Watch {
         &self,
         request: Request<Vec<u8>>,
     ) -> Result<Result<impl Stream<Item = kube::Result<Bytes>> + Unpin + use<>, ApiStatus>> {
-        let response = self.client.send(request.map(Body::from)).await?;
+        let response = self.send(request).await?;
         let code = response.status();
         if !code.is_success() {
             let body = response.into_body().collect().await?.to_bytes();
             return Ok(Err(api_status(code, &body)));
         }
         Ok(Ok(response.into_body().into_data_stream()))
+    }
+
+    /// What the head of the answer says of the server's clock is heard before anything that is dated by it.
+    async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Body>> {
+        let sent_at = self.clock.now().mono;
+        let response = self.client.send(request.map(Body::from)).await?;
+        let cluster = match &self.source {
+            Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster) => Some(cluster.clone()),
+            _ => None,
+        };
+        if let Some(dated) = answer::dated(response.headers(), cluster, sent_at) {
+            self.input(dated).await?;
+        }
+        Ok(response)
     }
 
     async fn broken(&self) -> Result<()> {
@@ -416,6 +433,7 @@ pub mod tests {
         let clusters = Clusters::default();
         clusters.keep(&cluster, &access, mistaken());
         let wanted = Wanted {
+            clock: Clock::start(),
             source: Source::RemoteNodes(cluster.clone()),
             served: None,
             keep: Arc::default(),

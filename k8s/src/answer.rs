@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use http::{Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode, header};
 use k8s_openapi::api::coordination::v1::Lease;
 use resus_core::effect::{Effect, Signing};
 use resus_core::facts::{Name, Served, Version};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
+use resus_core::mhc::facts::ClusterKey;
 use resus_core::text::Plain;
-use resus_core::time::Wall;
+use resus_core::time::{Mono, Wall};
 use serde::Deserialize;
 
 use crate::observe::{self, ApiStatus, Keep, NameOnly, wall};
@@ -41,6 +42,13 @@ pub fn unsent(effect: &Effect, why: &str) -> Input {
         Effect::Lease(_) => Input::LeaseAnswered(LeaseAnswer::Failed { why }),
         _ => Input::Answered(effect.key(), Answer::Refused { why, retry_after: None, forbidden: false }),
     }
+}
+
+/// What an answer, whatever it says, tells of the clock of the server. `cluster`: see [`Input::Dated`]; none is our own.
+pub fn dated(headers: &HeaderMap, cluster: Option<ClusterKey>, sent_at: Mono) -> Option<Input> {
+    let date = headers.get(header::DATE)?.to_str().ok()?;
+    let date = wall(jiff::fmt::rfc2822::parse(date).ok()?.timestamp());
+    Some(Input::Dated { cluster, date, sent_at })
 }
 
 fn answer(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Answer {

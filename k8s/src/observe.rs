@@ -316,11 +316,17 @@ struct ConditionView {
     kind: Box<str>,
     status: String,
     last_transition_time: Option<Time>,
+    last_heartbeat_time: Option<Time>,
     #[serde(default)]
     reason: Option<Box<str>>,
 }
 
 impl ConditionView {
+    /// What nobody dates has just been reported, for all that is known.
+    fn reported_at(&self) -> Wall {
+        self.last_heartbeat_time.as_ref().map_or(Wall(i64::MAX), |time| wall(time.0))
+    }
+
     fn into_facts(self) -> Condition {
         // A condition without a date counts from when it is first seen: the future is cut off at now.
         let since = self.last_transition_time.map_or(Wall(i64::MAX), |time| wall(time.0));
@@ -334,6 +340,7 @@ impl NodeView<'_> {
         let annotations = metadata.annotations.map_or_else(|| Ok(Vec::new()), |all| all.kept(keep))?;
         let taints =
             spec.taints.unwrap_or_default().into_iter().map(|TaintView { key, value, effect }| Taint { key, value, effect });
+        let conditions = status.conditions.unwrap_or_default();
         Ok(Node {
             created_at: metadata.creation_timestamp.map_or(Wall(0), |time| wall(time.0)),
             name: metadata.name.into(),
@@ -341,7 +348,8 @@ impl NodeView<'_> {
             version: Version(metadata.resource_version),
             labels: metadata.labels.unwrap_or_default().into_iter().collect(),
             annotations: annotations.into(),
-            conditions: status.conditions.unwrap_or_default().into_iter().map(ConditionView::into_facts).collect(),
+            reported_at: conditions.iter().map(ConditionView::reported_at).collect(),
+            conditions: conditions.into_iter().map(ConditionView::into_facts).collect(),
             taints: taints.collect(),
             boot_id: status.node_info.boot_id,
             kubelet_version: status.node_info.kubelet_version,

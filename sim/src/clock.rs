@@ -74,23 +74,40 @@ impl<E> Default for Agenda<E> {
     }
 }
 
+/// The wall clock of one host; by default it is right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostClock {
+    /// How far it is ahead, beside what it has drifted.
+    pub ahead: Millis,
+    /// How much faster than time it goes, in millionths.
+    pub drift: i64,
+}
+
+impl HostClock {
+    /// What it shows, as true time would be written.
+    pub fn shows(self, now: Millis) -> Millis {
+        now + self.off(now)
+    }
+
+    pub fn off(self, now: Millis) -> Millis {
+        self.ahead + now * self.drift / 1_000_000
+    }
+}
+
 /// The clocks of one process: a monotonic one that begins with it, and the wall clock of its host.
 #[derive(Clone, Debug)]
 pub struct ProcessClock {
     began_at: Millis,
-    /// How far the wall clock is ahead.
-    pub ahead: Millis,
-    /// The same when the process began: what it dated then, it may have dated wrongly by so much.
-    pub ahead_at_first: Millis,
+    pub host: HostClock,
 }
 
 impl ProcessClock {
-    pub fn new(began_at: Millis, ahead: Millis) -> ProcessClock {
-        ProcessClock { began_at, ahead, ahead_at_first: ahead }
+    pub fn new(began_at: Millis, host: HostClock) -> ProcessClock {
+        ProcessClock { began_at, host }
     }
 
     pub fn read(&self, now: Millis) -> Now {
-        Now { wall: Wall(EPOCH + now + self.ahead), mono: Mono(now - self.began_at) }
+        Now { wall: Wall(EPOCH + self.host.shows(now)), mono: Mono(now - self.began_at) }
     }
 
     pub fn true_time(&self, at: Mono) -> Millis {
@@ -116,9 +133,9 @@ mod tests {
 
     #[test]
     fn a_step_of_the_wall_clock_leaves_the_monotonic_one_alone() {
-        let mut clock = ProcessClock::new(1_000, 0);
+        let mut clock = ProcessClock::new(1_000, HostClock::default());
         let before = clock.read(3_000);
-        clock.ahead = -3_600_000;
+        clock.host.ahead = -3_600_000;
         let after = clock.read(3_000);
         assert_eq!((before.mono, after.mono), (Mono(2_000), Mono(2_000)));
         assert_eq!(before.wall.0 - after.wall.0, 3_600_000);

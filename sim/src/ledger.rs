@@ -224,9 +224,9 @@ impl Ledger {
         let read = |condition: &Value| {
             let (kind, status) = (text(&condition["type"]), text(&condition["status"]));
             let stamp = text(&condition["lastTransitionTime"]);
-            let same = known.iter().find(|known| known.kind == kind && known.status == status && known.dated == stamp);
-            let since = same.map_or(dated(&condition["lastTransitionTime"]).min(now), |same| same.since);
-            Condition { kind, status, since, dated: stamp }
+            let since = known.iter().find(|known| known.kind == kind && known.status == status).map_or(now, |same| same.since);
+            let dated_before = (since - dated(&condition["lastTransitionTime"])).max(0);
+            Condition { kind, status, since, dated: stamp, dated_before }
         };
         let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
         let node = NodeState {

@@ -7,12 +7,10 @@ use serde_json::Value;
 use crate::clock::{MINUTE, Millis, SECOND};
 use crate::ledger::{Ledger, Remediation};
 use crate::oracle::Found;
-use crate::policy::{Health, NodeState, Policy, Step};
+use crate::policy::{Health, NodeState, Policy, Slack, Step};
 
 pub struct Liveness {
     healed_at: Millis,
-    /// No clock was ever stepped.
-    clocks_agree: bool,
     /// When too many nodes of a check were unhealthy last.
     stormy_at: BTreeMap<String, Millis>,
     /// What should have been done since when, by check and node.
@@ -32,15 +30,8 @@ const ACT_WITHIN: Millis = 45 * SECOND;
 const QUIET_AFTER: Millis = 90 * SECOND;
 
 impl Liveness {
-    pub fn new(healed_at: Millis, repair_within: Millis, clocks_agree: bool) -> Liveness {
-        Liveness {
-            healed_at,
-            clocks_agree,
-            stormy_at: BTreeMap::new(),
-            overdue: BTreeMap::new(),
-            changed_at: healed_at,
-            repair_within,
-        }
+    pub fn new(healed_at: Millis, repair_within: Millis) -> Liveness {
+        Liveness { healed_at, stormy_at: BTreeMap::new(), overdue: BTreeMap::new(), changed_at: healed_at, repair_within }
     }
 
     /// How long the healed phase has to be for everything to be seen.
@@ -88,7 +79,7 @@ impl Liveness {
         let Some(cooldown) = policy.storm_cooldown else { return false };
         let storm = ledger.statuses.get(check).and_then(|history| history.current()).is_some_and(|said| said.storm);
         let stormy_at = self.stormy_at.get(check).copied().unwrap_or(self.healed_at);
-        storm && (!self.clocks_agree || now - stormy_at <= cooldown + SETTLE_WITHIN)
+        storm && now - stormy_at <= cooldown + SETTLE_WITHIN
     }
 
     /// Everything that is on the node has had its time, and something is left to try.
@@ -99,23 +90,20 @@ impl Liveness {
         let all_over = longest.is_some_and(|longest| mine.iter().all(|one| now > one.stored_at + longest && !one.deleting));
         let is_left = tried.len().max(ledger.given_up(check, name)) < policy.steps.len();
         let is_free = policy.steps.iter().all(|step| !is_occupied(ledger, policy, step, name));
-        self.clocks_agree
-            && !mine.is_empty()
+        !mine.is_empty()
             && all_over
             && is_left
             && is_free
             && policy.selects(node)
-            && policy.health(node, now, 0) == Health::Expired
+            && policy.health(node, now, Slack::NONE) == Health::Expired
             && is_able(ledger, policy)
             && may_be_touched(ledger, name, node, now)
     }
 
     fn should_end(&self, ledger: &Ledger, policy: &Policy, name: &str, node: &NodeState, now: Millis) -> bool {
-        let delay = if policy.selects(node) { policy.healthy_delay } else { Some(0) };
-        // Since when a node is healthy is noted down by one controller and read by another.
-        let Some(delay) = delay.filter(|delay| *delay == 0 || self.clocks_agree) else { return false };
+        let Some(delay) = (if policy.selects(node) { policy.healthy_delay } else { Some(0) }) else { return false };
         let changed_at = ledger.nodes.get(name).map_or(now, |history| history.changed_at());
-        let is_well = !policy.selects(node) || policy.health(node, now, 0) == Health::Healthy;
+        let is_well = !policy.selects(node) || policy.health(node, now, Slack::NONE) == Health::Healthy;
         is_well && (delay == 0 || now > changed_at + delay) && mine(ledger, policy, name).any(|one| !one.deleting)
     }
 
@@ -132,8 +120,7 @@ impl Liveness {
             of_node.map(|other| other.stored_at).max().unwrap_or(one.stored_at)
         };
         let is_late = |one: &Remediation| now - last(one).max(self.healed_at) > bound(one);
-        let is_exempt = |one: &Remediation| wait(one) > 0 && !self.clocks_agree;
-        let late = ledger.remediations.iter().filter(|(_, one)| one.owner.is_some() && is_late(one) && !is_exempt(one));
+        let late = ledger.remediations.iter().filter(|(_, one)| one.owner.is_some() && is_late(one));
         late.map(|(name, one)| ("L2", format!("{name} of {} has not come to an end: {one:?}", one.node))).collect()
     }
 
@@ -141,11 +128,7 @@ impl Liveness {
     pub fn judge_write(&self, ledger: &Ledger, now: Millis, what: &str) -> Option<Found> {
         let policies = || ledger.checks.values().filter_map(|history| history.current());
         let longest = policies().map(|policy| policy.longest_rule().max(policy.longest_wait())).max().unwrap_or(0);
-        let waits = policies().any(|policy| policy.longest_wait() > 0);
-        // A wait that rests on a date by a wrong clock may end at any time.
-        let is_quiet = now - self.changed_at > longest + QUIET_AFTER
-            && now - self.healed_at > SETTLE_WITHIN
-            && (self.clocks_agree || !waits);
+        let is_quiet = now - self.changed_at > longest + QUIET_AFTER && now - self.healed_at > SETTLE_WITHIN;
         is_quiet.then(|| ("L3", format!("{what}, though nothing has changed since {}", self.changed_at)))
     }
 }
@@ -158,7 +141,7 @@ fn is_too_much(ledger: &Ledger, policy: &Policy) -> bool {
             targets += 1;
             let is_remediated = mine(ledger, policy, name).next().is_some();
             // As of now a rule matches or it does not; whether its time is over does not matter.
-            not_healthy += usize::from(is_remediated || policy.health(node, 0, 0) != Health::Healthy);
+            not_healthy += usize::from(is_remediated || policy.health(node, 0, Slack::NONE) != Health::Healthy);
         }
     }
     not_healthy > policy.allowed(targets)
@@ -171,7 +154,7 @@ fn should_start(ledger: &Ledger, check: &str, policy: &Policy, name: &str, node:
         && ledger.given_up(check, name) < policy.steps.len()
         && may_be_touched(ledger, name, node, now)
         && policy.selects(node)
-        && policy.health(node, now, 0) == Health::Expired
+        && policy.health(node, now, Slack::NONE) == Health::Expired
         && is_able(ledger, policy)
         && owner(ledger, node).is_some_and(|owner| owner == check)
 }

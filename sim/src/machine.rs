@@ -143,7 +143,7 @@ impl Machine {
             self.start_pods(now, api);
         }
         let lease = format!("{NODE_LEASES}/{}", self.spec.name);
-        let stamp = wall(now + self.spec.ahead).strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let stamp = wall(self.spec.clock.shows(now)).strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         match api.patch(now, &lease, MERGE, &json!({"spec": {"renewTime": stamp}})) {
             200 => self.beat_at = now,
             404 => self.lease(now, api, &stamp),
@@ -163,7 +163,7 @@ impl Machine {
     }
 
     fn post(&mut self, now: Millis, api: &mut Api, ledger: &Ledger, says: Says) {
-        let own = now + self.spec.ahead;
+        let own = self.spec.clock.shows(now);
         let condition = |kind: &str, status: &str| {
             let known = ledger.node(&self.spec.name).and_then(|node| node.conditions.iter().find(|known| known.kind == kind));
             let since = known.filter(|known| known.status == status).map_or_else(|| rfc3339(own), |known| known.dated.clone());

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::clock::{Millis, SECOND};
 use crate::ledger::{Ledger, Remediation, Said};
-use crate::policy::{Health, NodeState, Policy};
+use crate::policy::{Health, NodeState, Policy, Slack};
 
 pub type Found = (&'static str, String);
 
@@ -19,19 +19,24 @@ pub struct Intent {
     /// When the last look at the node that it had heard of was executed.
     pub looked_at: Option<Millis>,
     /// How much older than it is a condition may have seemed to it.
-    pub slack: Millis,
+    pub slack: Slack,
+    /// From when on it has to have known that its own clock is wrong.
+    pub wrong_from: Option<Millis>,
 }
 
 /// Nobody plans on facts that are older than this and not in doubt: a list may take ten seconds, leadership outlives a
 /// standstill by ten, and looks and answers take some more.
 pub const BLIND_FOR: Millis = 25 * SECOND;
 
+/// Leadership outlives a standstill by ten seconds, and nothing is sent after it.
+const DECIDED_WITHIN: Millis = 15 * SECOND;
+
 /// What a controller could not know better.
 #[derive(Clone, Copy, Debug)]
 pub struct Doubt {
     pub blind_for: Millis,
-    /// No clock was ever stepped.
-    pub clocks_agree: bool,
+    /// How far apart two controllers may date the same instant.
+    pub skew: Millis,
 }
 
 /// A remediation was stored.
@@ -43,7 +48,14 @@ pub fn judge_creation(ledger: &Ledger, name: &str, intent: &Intent, now: Millis,
     let from = intent.sent_at - doubt.blind_for;
     let policies: Vec<&Policy> = history.within(from, intent.sent_at).filter_map(|(_, policy)| policy).collect();
     let scene = Scene { ledger, intent, check, created, policies, from, now, doubt };
-    let always = [scene.unjustified(), scene.was_stopped(), scene.doubled(), scene.was_held(), scene.took_the_quorum()];
+    let always = [
+        scene.unjustified(),
+        scene.was_stopped(),
+        scene.doubled(),
+        scene.was_held(),
+        scene.took_the_quorum(),
+        scene.was_out_of_time(),
+    ];
     // A node that is being remediated has its place in the budget: its next step needs no other.
     let budget = match scene.is_next_step() {
         true => [None, None, None],
@@ -67,7 +79,7 @@ pub fn judge_deletion(ledger: &Ledger, removed: &Remediation, intent: &Intent, d
     let mut said = ledger.statuses.get(check)?.within(from, intent.sent_at);
     // A step that was given up, and noted down as such, may make room for the next one.
     let makes_room = policy.steps.len() > 1 && said.any(|(_, said)| said.is_some_and(tried));
-    let is_needed = policy.is_valid() && policy.selects(node) && policy.health(node, from, 0) == Health::Expired;
+    let is_needed = policy.is_valid() && policy.selects(node) && policy.health(node, from, Slack::NONE) == Health::Expired;
     (is_needed && !makes_room).then(|| ("S4", format!("{check} gave up {}, which had been unhealthy all the time", removed.node)))
 }
 
@@ -81,14 +93,14 @@ fn removed_too_early(
     intent: &Intent,
     doubt: Doubt,
 ) -> Option<Found> {
-    let delay = policy.healthy_delay.filter(|delay| *delay > 0 && doubt.clocks_agree)?;
+    let delay = policy.healthy_delay.filter(|delay| *delay > 0)?;
     let from = intent.sent_at - delay - doubt.blind_for;
     let (mut well_since, mut ill_since, mut dated) = (from, from, from);
     let mut was_well = true;
     let mut ended = from;
     for (end, state) in ledger.nodes.get(&removed.node)?.within(from, intent.sent_at) {
         let state = state.filter(|state| policy.selects(state))?;
-        let is_well = policy.health(state, 0, 0) == Health::Healthy;
+        let is_well = policy.health(state, 0, Slack::NONE) == Health::Healthy;
         match (was_well, is_well) {
             (false, true) => well_since = ended,
             (true, false) => ill_since = ended,
@@ -96,11 +108,11 @@ fn removed_too_early(
         }
         (was_well, ended) = (is_well, end);
         let asked_for = state.conditions.iter().filter(|condition| policy.rules.iter().any(|rule| rule.kind == condition.kind));
-        dated = asked_for.map(|condition| condition.since).max().unwrap_or(well_since);
+        dated = asked_for.map(|condition| condition.since - condition.dated_before).max().unwrap_or(well_since);
     }
     // Since when a node is healthy its kubelet says, by its own clock.
     let healthy_for = intent.sent_at - well_since.min(dated);
-    let is_early = was_well && well_since - ill_since > doubt.blind_for && healthy_for < delay;
+    let is_early = was_well && well_since - ill_since > doubt.blind_for && healthy_for < delay - doubt.skew;
     is_early.then(|| ("S4", format!("{check} removed what {} had, healthy for {healthy_for} of {delay} ms", removed.node)))
 }
 
@@ -201,8 +213,8 @@ impl Scene<'_> {
         let said = self.ledger.statuses.get(self.check)?;
         let mut said = said.within(self.from, self.intent.sent_at);
         let ends_at = |said: &Said| said.cooling_since.map(|since| since + cooldown);
-        let is_cooling = self.doubt.clocks_agree
-            && said.all(|(_, said)| said.and_then(ends_at).is_some_and(|ends_at| ends_at > self.intent.sent_at));
+        let now = self.intent.sent_at + self.doubt.skew;
+        let is_cooling = said.all(|(_, said)| said.and_then(ends_at).is_some_and(|ends_at| ends_at > now));
         is_cooling.then(|| ("S2", format!("{} started on {} while it cooled down", self.check, self.created.node)))
     }
 
@@ -210,8 +222,16 @@ impl Scene<'_> {
     fn was_held(&self) -> Option<Found> {
         let node = &self.created.node;
         let mut holds = self.ledger.holds.get(node)?.within(self.from, self.intent.sent_at);
-        let is_held = self.doubt.clocks_agree && holds.all(|(_, hold)| hold.is_some_and(|hold| hold.until > self.intent.sent_at));
+        let now = self.intent.sent_at + self.doubt.skew;
+        let is_held = holds.all(|(_, hold)| hold.is_some_and(|hold| hold.until > now));
         is_held.then(|| ("S2", format!("{} started on {node}, which somebody else holds", self.check)))
+    }
+
+    /// S4: nothing starts by who has to know that its clock is wrong. What was decided before may be on its way for a while.
+    fn was_out_of_time(&self) -> Option<Found> {
+        let since = self.intent.wrong_from.filter(|from| self.intent.sent_at > from + DECIDED_WITHIN)?;
+        let (check, node) = (self.check, &self.created.node);
+        Some(("S4", format!("{check} started on {node} by a clock that is known to be wrong since {since}")))
     }
 
     /// S3: one node of the control plane at a time, and never one that etcd needs.
@@ -252,7 +272,7 @@ impl Scene<'_> {
             states.all(|(end, state)| {
                 let Some(state) = state else { return false };
                 let selected = self.policies.iter().all(|policy| policy.selects(state));
-                let unhealthy = || self.policies.iter().all(|policy| policy.health(state, end, 0) != Health::Healthy);
+                let unhealthy = || self.policies.iter().all(|policy| policy.health(state, end, Slack::NONE) != Health::Healthy);
                 selected && (is_remediated(node) || unhealthy())
             })
         };

@@ -73,9 +73,29 @@ impl NodeState {
 pub struct Condition {
     pub kind: String,
     pub status: String,
-    /// As it is dated; of what is dated in the future, when it was stored.
+    /// When it was stored with this status.
     pub since: Millis,
     pub dated: String,
+    /// How much earlier it is dated.
+    pub dated_before: Millis,
+}
+
+/// How much older than it is a condition may seem.
+#[derive(Clone, Copy, Debug)]
+pub struct Slack {
+    /// Any.
+    pub any: Millis,
+    /// Of what changed after this, a watch told at once, with the age of the report; of anything earlier there is nothing but its
+    /// date to go by.
+    pub watched_since: Millis,
+}
+
+impl Slack {
+    pub const NONE: Slack = Slack { any: 0, watched_since: Millis::MIN };
+
+    fn of(self, condition: &Condition) -> Millis {
+        self.any + if condition.since < self.watched_since { condition.dated_before } else { 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,17 +180,16 @@ impl Policy {
         }
     }
 
-    /// `slack` is how much older than it is a condition may have seemed.
-    pub fn health(&self, node: &NodeState, at: Millis, slack: Millis) -> Health {
+    pub fn health(&self, node: &NodeState, at: Millis, slack: Slack) -> Health {
         let matching = self.rules.iter().filter_map(|rule| {
             let found =
                 node.conditions.iter().find(|condition| condition.kind == rule.kind && condition.status == rule.status)?;
-            Some(at + slack > found.since + rule.lasts_for)
+            Some(at + slack.of(found) > found.since + rule.lasts_for)
         });
         let asks_ready = self.rules.iter().any(|rule| rule.kind == "Ready");
         let has_reported = node.conditions.iter().any(|condition| condition.kind == "Ready");
         let is_silent = asks_ready && !has_reported;
-        let never_started = self.startup_timeout.filter(|_| !has_reported).map(|lasts| at + slack > node.created_at + lasts);
+        let never_started = self.startup_timeout.filter(|_| !has_reported).map(|lasts| at + slack.any > node.created_at + lasts);
         match matching.chain(never_started).max() {
             Some(true) => Health::Expired,
             Some(false) => Health::Pending,
@@ -253,10 +272,13 @@ mod tests {
     #[test]
     fn a_node_is_unhealthy_strictly_after_its_time() {
         let policy = policy(&json!({"unhealthyConditions": [{"type": "Ready", "status": "False", "duration": "5s"}]}));
-        let condition = Condition { kind: "Ready".into(), status: "False".into(), since: 1_000, dated: String::new() };
+        let condition =
+            Condition { kind: "Ready".into(), status: "False".into(), since: 1_000, dated: String::new(), dated_before: 500 };
         let node = NodeState { conditions: vec![condition], ..NodeState::default() };
-        assert_eq!(policy.health(&node, 6_000, 0), Health::Pending);
-        assert_eq!(policy.health(&node, 6_001, 0), Health::Expired);
-        assert_eq!(policy.health(&NodeState::default(), 6_000, 0), Health::Unknown);
+        assert_eq!(policy.health(&node, 6_000, Slack::NONE), Health::Pending);
+        assert_eq!(policy.health(&node, 6_001, Slack::NONE), Health::Expired);
+        assert_eq!(policy.health(&node, 5_501, Slack { any: 0, watched_since: 1_000 }), Health::Pending, "watched");
+        assert_eq!(policy.health(&node, 5_501, Slack { any: 0, watched_since: 1_001 }), Health::Expired, "listed");
+        assert_eq!(policy.health(&NodeState::default(), 6_000, Slack::NONE), Health::Unknown);
     }
 }

@@ -12,13 +12,18 @@ use resus_core::mhc::facts::ClusterKey;
 use resus_core::plan::{Plan, plan};
 use resus_core::world::World;
 
-use crate::clock::{Millis, ProcessClock, SECOND};
+use crate::clock::{HostClock, Millis, ProcessClock, SECOND};
 use crate::scenario::Flags;
 use crate::watcher::Watcher;
 
 /// As in the driver.
 const TURN_WITHIN: Millis = 5 * SECOND;
 const STOP_WITHIN: Millis = 8 * SECOND;
+
+/// Clocks that differ by more than this do so in every answer, however slow it was.
+const CLEARLY_WRONG: Millis = 15 * SECOND;
+/// As in the core.
+const BELIEVED_AFTER: Millis = 60 * SECOND;
 
 pub struct Replica {
     pub number: usize,
@@ -27,8 +32,7 @@ pub struct Replica {
     pub process: Option<Process>,
     /// Until then the process stands still, and the world goes on.
     pub frozen_until: Millis,
-    /// How far the wall clock of its host is ahead.
-    pub ahead: Millis,
+    pub host: HostClock,
 }
 
 pub struct Process {
@@ -37,8 +41,14 @@ pub struct Process {
     pub clock: ProcessClock,
     pub world: World,
     pub watches: BTreeMap<Source, Watching>,
-    /// Requests that wait for an answer.
-    pub open: BTreeMap<u64, Purpose>,
+    /// Requests that wait for an answer, each with when it was sent.
+    pub open: BTreeMap<u64, (Purpose, Millis)>,
+    /// The truth about its watch of Nodes: when it was last listed, broken or silent for too long.
+    pub doubted_at: Millis,
+    /// From when on it has to know that its wall clock is wrong, as it is now.
+    pub wrong_from: Option<Millis>,
+    /// An answer has told it the time.
+    told_time: bool,
     /// The truth about looks: when the last answered one at each node was executed.
     pub looked_at: BTreeMap<Name, Millis>,
     decided: BTreeMap<(Name, Name), (Verdict, Because)>,
@@ -71,6 +81,17 @@ pub enum Purpose {
     Watch(Source),
 }
 
+impl Purpose {
+    /// Whose server is asked; none: our own.
+    pub fn cluster(&self) -> Option<ClusterKey> {
+        match self {
+            Purpose::Effect(Effect::Look { cluster, .. }) => cluster.clone(),
+            Purpose::Watch(Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster)) => Some(cluster.clone()),
+            Purpose::Effect(_) | Purpose::Watch(_) => None,
+        }
+    }
+}
+
 /// What comes of one turn of the loop.
 pub struct Turn {
     /// Decisions that are news.
@@ -87,7 +108,7 @@ pub struct Turn {
 
 impl Replica {
     pub fn new(number: usize) -> Replica {
-        Replica { number, lives: 0, process: None, frozen_until: 0, ahead: 0 }
+        Replica { number, lives: 0, process: None, frozen_until: 0, host: HostClock::default() }
     }
 
     pub fn start(&mut self, flags: Flags, now: Millis) {
@@ -104,10 +125,13 @@ impl Replica {
         }
         self.process = Some(Process {
             identity,
-            clock: ProcessClock::new(now, self.ahead),
+            clock: ProcessClock::new(now, self.host),
             world,
             watches: BTreeMap::new(),
             open: BTreeMap::new(),
+            doubted_at: now,
+            wrong_from: None,
+            told_time: false,
             looked_at: BTreeMap::new(),
             decided: BTreeMap::new(),
             changed: true,
@@ -130,8 +154,26 @@ impl Replica {
 impl Process {
     pub fn take(&mut self, inputs: Vec<Input>, now: Millis) {
         for input in inputs {
+            let lists = matches!(&input, Input::Listing(Source::Nodes) | Input::Listed(Source::Nodes));
+            let dated = matches!(&input, Input::Dated { cluster: None, .. });
+            let in_doubt = |process: &Process| !process.world.is_fresh(&Source::Nodes, process.clock.read(now).mono);
+            let was_in_doubt = in_doubt(self);
             self.changed |= self.world.apply(input, self.clock.read(now));
+            if lists || was_in_doubt || in_doubt(self) {
+                self.doubted_at = now;
+            }
+            if dated {
+                self.hears_the_time(now);
+            }
         }
+    }
+
+    /// The truth about what it could see: an answer that was slow leaves room for some seconds.
+    fn hears_the_time(&mut self, now: Millis) {
+        let is_wrong = self.clock.host.off(now).abs() > CLEARLY_WRONG;
+        let first = !std::mem::replace(&mut self.told_time, true);
+        let from = self.wrong_from.unwrap_or(if first { now } else { now + BELIEVED_AFTER });
+        self.wrong_from = is_wrong.then_some(from);
     }
 
     pub fn stop(&mut self, now: Millis) {

@@ -78,6 +78,7 @@ pub fn because_word(because: &Because) -> &'static str {
         Because::Remediating { .. } => "because remediating",
         Because::Excluded => "because excluded",
         Because::StormCooldown => "because storm cooldown",
+        Because::ClockDiffers { .. } => "because clock differs",
         Because::ZoneDark { .. } => "because zone dark",
         Because::ControlPlaneBusy { .. } => "because control plane busy",
         Because::EtcdQuorum { .. } => "because etcd quorum",

@@ -5,7 +5,7 @@
 use resus_core::facts::Claim;
 use serde_json::{Value, json};
 
-use crate::clock::{MINUTE, Millis, SECOND};
+use crate::clock::{HostClock, MINUTE, Millis, SECOND};
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -41,8 +41,7 @@ pub struct MachineSpec {
     /// How often its kubelet posts a status that has not changed.
     pub posts_each: Millis,
     pub boots_for: Millis,
-    /// How far its clock is ahead.
-    pub ahead: Millis,
+    pub clock: HostClock,
     pub pods: usize,
     pub hosts_etcd: bool,
 }
@@ -200,6 +199,16 @@ pub enum Act {
         replica: usize,
         by: Millis,
     },
+    /// From now on the clock of the replica's host is like this.
+    SetClock {
+        replica: usize,
+        clock: HostClock,
+    },
+    /// The clock of a machine jumps.
+    StepKubeletClock {
+        machine: usize,
+        by: Millis,
+    },
 }
 
 impl Act {
@@ -235,6 +244,8 @@ impl Act {
             Act::Start { .. } => "replica started",
             Act::Freeze { .. } => "replica frozen",
             Act::StepClock { .. } => "clock stepped",
+            Act::SetClock { .. } => "clock set",
+            Act::StepKubeletClock { .. } => "kubelet's clock stepped",
         }
     }
 }
@@ -249,7 +260,7 @@ impl Scenario {
             beats_each: 10 * SECOND,
             posts_each: 10 * SECOND,
             boots_for: 20 * SECOND,
-            ahead: 0,
+            clock: HostClock::default(),
             pods: 1,
             hosts_etcd: false,
         };

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::clock::{MINUTE, Millis, SECOND};
+use crate::clock::{HostClock, MINUTE, Millis, SECOND};
 use crate::liveness::Liveness;
 use crate::rng::Rng;
 use crate::scenario::{
@@ -30,6 +30,7 @@ pub fn draw(seed: u64) -> Scenario {
     acts.extend(failures(&mut Rng::of(seed, "failures"), &machines, heals_at));
     acts.extend(process_faults(&mut Rng::of(seed, "processes"), replicas, heals_at));
     acts.extend(orders(&mut Rng::of(seed, "orders"), heals_at));
+    acts.extend(clocks(&mut Rng::of(seed, "clocks"), seed, &mut machines, replicas, heals_at));
     acts.extend(neighbours(&mut Rng::of(seed, "neighbours"), heals_at));
     let provider = provider(&mut Rng::of(seed, "provider's character"), heals_at, &mut acts);
     let net = net(&mut Rng::of(seed, "weather"), heals_at, &mut acts);
@@ -57,7 +58,7 @@ fn machines(rng: &mut Rng) -> Vec<MachineSpec> {
             beats_each: rng.within(8 * SECOND..=11 * SECOND),
             posts_each,
             boots_for: rng.within(5 * SECOND..=60 * SECOND),
-            ahead: if skewed { rng.within(-20 * SECOND..=20 * SECOND) } else { 0 },
+            clock: HostClock { ahead: if skewed { rng.within(-20 * SECOND..=20 * SECOND) } else { 0 }, drift: 0 },
             pods: rng.below(3),
             hosts_etcd: false,
         })
@@ -243,6 +244,69 @@ fn process_faults(rng: &mut Rng, replicas: usize, heals_at: Millis) -> Vec<(Mill
                 acts.push((at + rng.within(5 * SECOND..=MINUTE), Act::Lag { replica, by: 0 }));
             }
             DropWatches => acts.push((at, Act::DropWatches { replica })),
+        }
+    }
+    acts.retain(|(at, _)| *at < heals_at);
+    acts
+}
+
+/// From this seed on clocks are wrong in every run.
+pub const WRONG_CLOCKS_FROM: u64 = 1_000_000;
+
+#[derive(Clone, Copy)]
+enum ClockFault {
+    KubeletWrong,
+    KubeletDrifts,
+    KubeletSteps,
+    StartsWrong,
+    Drifts,
+    Steps,
+}
+
+/// In some runs the clocks of kubelets and controllers start wrong, drift and step. That of the API server is right, and those
+/// of controllers are again when all is healed.
+fn clocks(rng: &mut Rng, seed: u64, machines: &mut [MachineSpec], replicas: usize, heals_at: Millis) -> Vec<(Millis, Act)> {
+    use ClockFault::{Drifts, KubeletDrifts, KubeletSteps, KubeletWrong, StartsWrong, Steps};
+    if !rng.chance(20) && seed < WRONG_CLOCKS_FROM {
+        return Vec::new();
+    }
+    let kinds = some(rng, &[KubeletWrong, KubeletDrifts, KubeletSteps, StartsWrong, Drifts, Steps]);
+    let off = |rng: &mut Rng| {
+        let most = *rng.pick(&[3 * SECOND, 20 * SECOND, 10 * MINUTE, 2 * 60 * MINUTE]).unwrap_or(&0);
+        rng.within(-most..=most)
+    };
+    let drift = |rng: &mut Rng| rng.within(-20_000..=20_000);
+    let mut acts = Vec::new();
+    for kind in kinds {
+        match kind {
+            KubeletWrong => {
+                for machine in machines.iter_mut() {
+                    if rng.chance(50) {
+                        machine.clock.ahead = off(rng);
+                    }
+                }
+            }
+            KubeletDrifts => machines.iter_mut().for_each(|machine| machine.clock.drift = drift(rng)),
+            KubeletSteps => acts.extend((0..1 + rng.below(4)).map(|_| {
+                let machine = rng.below(machines.len());
+                (rng.within(SECOND..=heals_at), Act::StepKubeletClock { machine, by: off(rng) })
+            })),
+            StartsWrong => acts.extend(
+                (0..replicas).map(|replica| (0, Act::SetClock { replica, clock: HostClock { ahead: off(rng), drift: 0 } })),
+            ),
+            Drifts => acts.extend((0..replicas).map(|replica| {
+                let clock = HostClock { ahead: 0, drift: drift(rng) };
+                (rng.within(0..=MINUTE), Act::SetClock { replica, clock })
+            })),
+            Steps => {
+                for _ in 0..1 + rng.below(5) {
+                    let (replica, at) = (rng.below(replicas), rng.within(SECOND..=heals_at));
+                    acts.push((at, Act::StepClock { replica, by: off(rng) }));
+                    // Somebody notices.
+                    let right = Act::SetClock { replica, clock: HostClock::default() };
+                    acts.push((at + rng.within(SECOND..=5 * MINUTE), right));
+                }
+            }
         }
     }
     acts.retain(|(at, _)| *at < heals_at);

@@ -41,7 +41,7 @@ impl Simulation {
             self.connections.remove(&old);
             let Some(process) = &mut self.replicas[replica].process else { return };
             process.open.remove(&old);
-            process.open.insert(call, Purpose::Watch(source.clone()));
+            process.open.insert(call, (Purpose::Watch(source.clone()), now));
             if let Some(watching) = process.watches.get_mut(source) {
                 watching.call = call;
             }

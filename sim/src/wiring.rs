@@ -1,6 +1,6 @@
 //! Between the controllers and the API: requests, their execution, answers and time-outs.
 
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode, header};
 use resus_apiserver::Reply;
 use resus_core::effect::{Effect, Reach};
 use resus_core::input::Input;
@@ -9,17 +9,22 @@ use resus_k8s::names::Places;
 use resus_k8s::{answer, encode};
 use serde_json::{Value, json};
 
-use crate::clock::Millis;
+use crate::clock::{Millis, SECOND, wall};
 use crate::happening::What;
 use crate::ledger::place;
 use crate::net::Fate;
 use crate::oracle::{BLIND_FOR, Doubt, Intent, judge_creation, judge_deletion};
+use crate::policy::Slack;
 use crate::replica::{Purpose, Turn};
 use crate::scenario::NAMESPACE;
 use crate::simulation::{Call, Event, Heard, Sent, Simulation};
 use crate::watcher::keep;
 
 const TIMEOUT: Millis = REQUEST_TIMEOUT.as_millis() as Millis;
+/// Up to 5 s of difference are none, and a date leaves out the parts of a second.
+const PRECISION: Millis = 6 * SECOND;
+/// As in the core: what a watch shows right after a break may have happened during it.
+const CAUGHT_UP_AFTER: Millis = 5 * SECOND;
 /// Between the plan and the moment at which a request leaves the process.
 const DEPARTS_WITHIN: Millis = 3;
 /// Planning rests up to this long, so that it does not take all the time.
@@ -116,7 +121,7 @@ impl Simulation {
         let sent = Sent { request, server, effect: Some((*effect).clone()), intent, patience: TIMEOUT };
         let call = self.send(replica, sent);
         if let Some(process) = &mut self.replicas[replica].process {
-            process.open.insert(call, Purpose::Effect(*effect));
+            process.open.insert(call, (Purpose::Effect(*effect), now));
         }
     }
 
@@ -141,7 +146,8 @@ impl Simulation {
             identity: process.map(|process| process.identity.clone()).unwrap_or_default(),
             sent_at: self.now(),
             looked_at,
-            slack: process.map_or(0, |process| process.clock.ahead_at_first.max(0)),
+            slack: Slack { any: PRECISION, watched_since: process.map_or(0, |process| process.doubted_at + CAUGHT_UP_AFTER) },
+            wrong_from: process.and_then(|process| process.wrong_from),
         }
     }
 
@@ -205,7 +211,10 @@ impl Simulation {
         let heard = match api.filter(|api| api.is_up) {
             None => Heard::Lost,
             Some(api) => match api.handle(now, request) {
-                Reply::Answer(response) => Heard::Answer { response, executed_at: now },
+                Reply::Answer(mut response) => {
+                    response.headers_mut().insert(header::DATE, date(now));
+                    Heard::Answer { response, executed_at: now }
+                }
                 Reply::Watch(watch) => Heard::Opened(Box::new(watch)),
             },
         };
@@ -232,16 +241,16 @@ impl Simulation {
     ) {
         let now = self.now();
         let blind_for = BLIND_FOR + self.scenario.net.lag_max;
-        let clocks_agree = self.clocks_agree();
+        let skew = self.skew();
         self.ledger.writer = intent.identity.clone();
         self.read_ledger();
         self.ledger.writer.clear();
         let found = match effect {
             Effect::Create(creation) => {
-                judge_creation(&self.ledger, &place(&creation.key), intent, now, Doubt { blind_for, clocks_agree })
+                judge_creation(&self.ledger, &place(&creation.key), intent, now, Doubt { blind_for, skew })
             }
             Effect::Delete { .. } => removed
-                .and_then(|removed| judge_deletion(&self.ledger, &removed, intent, Doubt { blind_for, clocks_agree }))
+                .and_then(|removed| judge_deletion(&self.ledger, &removed, intent, Doubt { blind_for, skew }))
                 .into_iter()
                 .collect(),
             Effect::Lease(_) => {
@@ -291,9 +300,17 @@ impl Simulation {
             return self.agenda.enter(until, Event::Hear { replica, call, heard });
         }
         let Some(process) = &mut self.replicas[replica].process else { return };
-        match process.open.remove(&call) {
-            None => {}
-            Some(Purpose::Effect(effect)) => {
+        let Some((purpose, sent_at)) = process.open.remove(&call) else { return };
+        let dated = match &heard {
+            Heard::Answer { response, .. } => {
+                let sent_at = process.clock.read(sent_at).mono;
+                answer::dated(response.headers(), purpose.cluster(), sent_at)
+            }
+            Heard::Opened(_) | Heard::Lost => None,
+        };
+        process.take(dated.into_iter().collect(), now);
+        match purpose {
+            Purpose::Effect(effect) => {
                 let input = match heard {
                     Heard::Answer { response, executed_at } => {
                         if let (Effect::Look { cluster: None, node }, true) = (&effect, response.status().is_success()) {
@@ -305,7 +322,7 @@ impl Simulation {
                 };
                 self.tell(replica, input);
             }
-            Some(Purpose::Watch(source)) => self.hear_watch(replica, call, &source, heard),
+            Purpose::Watch(source) => self.hear_watch(replica, call, &source, heard),
         }
     }
 
@@ -344,6 +361,12 @@ impl Simulation {
         }
         until > now
     }
+}
+
+/// As in every answer of a real server.
+fn date(now: Millis) -> HeaderValue {
+    let text = wall(now).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    HeaderValue::from_str(&text).expect("a date is plain text")
 }
 
 fn refusal(code: u16) -> Response<Vec<u8>> {

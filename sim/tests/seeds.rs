@@ -6,6 +6,7 @@
 use resus_sim::report::Report;
 use resus_sim::run::{Tally, run, tally, tell};
 use resus_sim::scenario::Failure;
+use resus_sim::swarm::WRONG_CLOCKS_FROM;
 
 /// Enough to meet every fault and every decision several times.
 const SEEDS: u64 = 200;
@@ -20,7 +21,8 @@ fn seeds_keep_every_promise() {
         return;
     }
     let seeds = number("RESUS_SEEDS").unwrap_or(SEEDS);
-    let all: Vec<u64> = (0..seeds).chain(FOUND.into_iter().filter(|found| *found >= seeds)).collect();
+    let wrong_clocks = WRONG_CLOCKS_FROM..WRONG_CLOCKS_FROM + seeds;
+    let all: Vec<u64> = (0..seeds).chain(FOUND.into_iter().filter(|found| *found >= seeds)).chain(wrong_clocks).collect();
     let Tally { counters, failed } = tally(&all, run, "RESUS_SEED");
     assert!(failed.is_empty(), "these seeds went wrong:\n{}", failed.join("\n"));
     let missing: Vec<&str> = expected().into_iter().filter(|what| !counters.contains_key(what)).collect();
@@ -35,6 +37,7 @@ fn expected() -> Vec<&'static str> {
     all.extend(["remediation removed", "name occupied", "provider never acts", "provider fails", "provider holds"]);
     all.extend(["api down", "history compacted", "link cut", "watches lag", "watches dropped"]);
     all.extend(["replica killed", "replica stopped", "replica has stopped", "replica frozen", "clock stepped"]);
+    all.extend(["clock set", "kubelet's clock stepped", "because clock differs"]);
     all.extend(["request slow", "request refused", "request cut before", "answer lost", "request late", "request nowhere"]);
     all.extend(["request timed out", "effect unsent", "create", "delete", "event", "status"]);
     all.extend(["verdict leave", "verdict wait", "verdict hold", "verdict start", "verdict keep", "verdict remove"]);

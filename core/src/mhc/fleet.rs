@@ -9,7 +9,7 @@ use crate::health::Known;
 use crate::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, Machine, MachineCheck, Place};
 use crate::nhc::Event;
 use crate::reasons;
-use crate::time::{Mono, Wall};
+use crate::time::{Clock, Mono, Wall};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fleet {
@@ -44,6 +44,8 @@ pub struct Region {
     /// Nodes of which nothing was ever readable but the name, with why.
     pub unreadable: BTreeMap<Name, Name>,
     pub etcd: Etcd,
+    /// Its server's, compared with that of our own server.
+    pub clock: Clock,
 }
 
 impl Region {

@@ -247,6 +247,7 @@ fn reason_of(because: &Because) -> &'static str {
         Because::PolicyInvalid { .. } => reasons::MACHINE_CHECK_INVALID,
         Because::ClusterMissing { .. } => reasons::CLUSTER_MISSING,
         Because::NoAccess { .. } => reasons::CLUSTER_UNREACHABLE,
+        Because::ClockDiffers { .. } => reasons::CLOCK_DIFFERS,
         Because::ForeignController { .. } => reasons::FOREIGN_CONTROLLER,
         Because::TemplateMissing { .. } | Because::TemplateInvalid { .. } | Because::KindNotServed { .. } => {
             reasons::TEMPLATE_UNAVAILABLE

@@ -96,10 +96,10 @@ impl<'a> Draft<'a> {
         let nodes: Vec<&Known> = targets.iter().map(|target| target.known).collect();
         let upgrading = upgrade::upgrading(self.world, check, &nodes, self.now);
         self.wake(upgrading.as_ref().and_then(|upgrading| upgrading.wake_at(self.now.mono)));
-        let stopped = gate::paused(policy).or_else(|| upgrading.as_ref().map(Upgrading::because));
+        let stopped = gate::paused(policy).or_else(|| self.shut.clone()).or_else(|| upgrading.as_ref().map(Upgrading::because));
         let full = too_many.or_else(|| self.cooling(storm));
         let told = upgrading.as_ref().filter(|upgrading| upgrading.is_told(self.now.mono)).map(Upgrading::because);
-        let shut = gate::paused(policy).or(told).or_else(|| full.clone());
+        let shut = gate::paused(policy).or_else(|| self.shut.clone()).or(told).or_else(|| full.clone());
         let stale = doubt.clone().map(|source| Because::Stale { source });
         let next_shut = stale.or_else(|| disabled.clone()).or(stopped);
         let first_shut = next_shut.clone().or(full);

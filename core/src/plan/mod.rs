@@ -17,6 +17,7 @@ use crate::effect::{Effect, Reach};
 use crate::escalate;
 use crate::facts::{Check, Kind, Mode, Name, Object, Rival, Signal, Source};
 use crate::flight::{Clearance, grows_with_nodes};
+use crate::gate;
 use crate::health::Known;
 use crate::hold;
 use crate::mhc::facts::{ClusterKey, Machine, MachineCheck};
@@ -35,6 +36,8 @@ pub struct Plan {
     pub wake_at: Option<Mono>,
     /// Checks that are not ours; see [`World::is_ours`].
     pub foreign: Vec<Name>,
+    /// Why nothing starts under any check.
+    pub shut: Option<Because>,
     /// Detectors of upgrades that are switched on and do not work from the start.
     pub detectors_off: Vec<(Detector, Off)>,
     pub leads: bool,
@@ -50,6 +53,8 @@ pub const REQUESTS_MAX: usize = 64;
 const LEISURELY_MAX: usize = 16;
 
 pub fn plan(world: &World, now: Now) -> Plan {
+    // What is written down is dated by the server's clock.
+    let now = world.clock.corrected(now);
     let mut draft = Draft::new(world, now);
     draft.elect();
     draft.find_kinds();
@@ -91,6 +96,8 @@ struct Draft<'a> {
     machines_here: BTreeMap<&'a Name, &'a Machine>,
     /// Why checks are left to somebody else's controller, unless they say that we take over.
     rivals: BTreeMap<Rival, Because>,
+    /// Why nothing starts under any check.
+    shut: Option<Because>,
 }
 
 impl<'a> Draft<'a> {
@@ -114,7 +121,12 @@ impl<'a> Draft<'a> {
             able_checks: machines::able_checks(world),
             machines_here: machines::machines_here(world),
             rivals: BTreeMap::new(),
+            shut: None,
         };
+        match gate::clock_differs(&world.clock, now.mono) {
+            Ok(because) => draft.shut = because,
+            Err(at) => draft.wake(Some(at)),
+        }
         for (rival, leases) in &world.rivals {
             if let Some((because, until)) = leases.alive(now.mono) {
                 draft.rivals.insert(*rival, because);
@@ -295,7 +307,7 @@ impl<'a> Draft<'a> {
 
     /// Who does not lead decides all the same, but does nothing except asking.
     fn finish(self) -> Plan {
-        let mut plan = self.plan;
+        let mut plan = Plan { shut: self.shut, ..self.plan };
         let acts = plan.leads && !self.world.election.stopping;
         plan.effects.retain(|effect| match effect.reach() {
             Reach::Election => true,

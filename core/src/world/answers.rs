@@ -7,7 +7,7 @@ use super::{STALE_AFTER, World};
 use crate::default_check::DefaultCheck;
 use crate::effect::EffectKey;
 use crate::facts::{Name, Node, ObjectKey, Signal, Source};
-use crate::health::take_in;
+use crate::health::{News, take_in};
 use crate::input::{Answer, Fact};
 use crate::mhc::facts::{ClusterKey, MACHINE_KIND, Machine, Style};
 use crate::time::{Mono, Now};
@@ -173,13 +173,17 @@ impl World {
         let is_there = found.is_some();
         // While a list is under way its older news may follow: what the look shows is taken in, but does not count.
         let listing = self.is_listing(&source);
+        let news = match listing {
+            true => News::Listed,
+            false => News::Asked { fresh: self.is_up_to_date(&source, now.mono) },
+        };
         match (found, &cluster) {
             (Some(node), None) if self.nodes.contains_key(&name) => {
-                self.node_seen(node, now);
+                self.node_seen(node, news, now);
             }
             (Some(node), Some(cluster)) => {
                 if let Some(region) = self.fleet.regions.get_mut(cluster).filter(|region| region.nodes.contains_key(&name)) {
-                    take_in(&mut region.nodes, node, listing, &self.clock, now);
+                    take_in(&mut region.nodes, node, news, &region.clock, now);
                 }
             }
             (Some(_), None) | (None, _) => {}

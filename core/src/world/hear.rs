@@ -8,7 +8,7 @@ use crate::default_check::DefaultCheck;
 use crate::effect::EffectKey;
 use crate::facts::{Check, Invalid, Name, Node, NodeLease, Object, ObjectKey, Served, Signal, SignalFact, Source};
 use crate::flight::FORGET_AFTER;
-use crate::health::take_in;
+use crate::health::{News, take_in};
 use crate::input::{Fact, Gone};
 use crate::mhc::facts::{ClusterKey, Flavour, Machine, MachineCheck};
 use crate::mhc::fleet::cluster_name;
@@ -33,6 +33,9 @@ const RECHECK_MAX: Duration = Duration::from_secs(60);
 const RECHECK_BLIND: Duration = Duration::from_secs(15);
 /// So short-lived are remediations only in tests and in trouble; and trouble is told after the first hundred.
 const BRIEF_MAX: usize = 100;
+
+/// What a watch shows right after a break may have happened during it.
+const CAUGHT_UP_AFTER: Duration = Duration::from_secs(5);
 
 impl World {
     pub(super) fn list_begins(&mut self, source: Source, now: Now) -> bool {
@@ -59,6 +62,7 @@ impl World {
             broken: false,
             broken_at: now.mono,
             heard_at: now.mono,
+            fresh_since: now.mono,
             unseen: None,
         });
         feed.unseen = Some(unseen);
@@ -68,7 +72,9 @@ impl World {
     pub(super) fn list_ends(&mut self, source: &Source, now: Now) -> bool {
         let Some(feed) = self.feeds.get_mut(source) else { return false };
         let unseen = feed.unseen.take().unwrap_or_default();
-        *feed = Feed { synced: true, broken: false, broken_at: now.mono, heard_at: now.mono, unseen: None };
+        // Nothing that happened before it is still to come.
+        let fresh_since = now.mono.before(CAUGHT_UP_AFTER);
+        *feed = Feed { synced: true, broken: false, broken_at: now.mono, heard_at: now.mono, fresh_since, unseen: None };
         match source {
             Source::Nodes => unseen.iter().for_each(|name| {
                 self.node_gone(name, now.mono);
@@ -106,7 +112,10 @@ impl World {
     pub(super) fn seen(&mut self, fact: Fact, now: Now) -> bool {
         let freshened = fact.source().is_some_and(|source| self.heard(&source, now));
         let changed = match fact {
-            Fact::Node(node) => self.node_seen(node, now),
+            Fact::Node(node) => {
+                let news = self.news(&Source::Nodes, now.mono);
+                self.node_seen(node, news, now)
+            }
             Fact::Check(check) => self.check_seen(check, now),
             Fact::Object(object) => self.object_seen(object),
             Fact::Definition { name, ours } => {
@@ -165,11 +174,11 @@ impl World {
         freshened || changed
     }
 
-    pub(super) fn node_seen(&mut self, node: Node, now: Now) -> bool {
+    pub(super) fn node_seen(&mut self, node: Node, news: News, now: Now) -> bool {
         self.mark_seen(&Source::Nodes, &node.name);
         self.unreadable.remove(&node.name);
-        let (name, listing) = (node.name.clone(), self.is_listing(&Source::Nodes));
-        let Some(before) = take_in(&mut self.nodes, node, listing, &self.clock, now) else { return false };
+        let name = node.name.clone();
+        let Some(before) = take_in(&mut self.nodes, node, news, &self.clock, now) else { return false };
         if let (Some(before), Some(after)) = (before, self.nodes.get(&name)) {
             self.signals.kubelet_seen(&before.node, &after.node, now);
             if !after.is_control_plane {
@@ -229,11 +238,11 @@ impl World {
     fn remote_node_seen(&mut self, cluster: ClusterKey, node: Node, now: Now) -> bool {
         let source = Source::RemoteNodes(cluster.clone());
         self.mark_seen(&source, &node.name);
-        let listing = self.is_listing(&source);
+        let news = self.news(&source, now.mono);
         let region = self.fleet.regions.entry(cluster).or_default();
         region.unreadable.remove(&node.name);
         let is_control_plane = node.is_control_plane();
-        let Some(before) = take_in(&mut region.nodes, node, listing, &self.clock, now) else { return false };
+        let Some(before) = take_in(&mut region.nodes, node, news, &region.clock, now) else { return false };
         if let Some(before) = before.filter(|_| !is_control_plane) {
             region.etcd.node_left(&before.node, now.mono);
         }
@@ -469,7 +478,23 @@ impl World {
             return false;
         }
         (feed.broken, feed.heard_at) = (false, now.mono);
+        if !was_fresh {
+            feed.fresh_since = now.mono;
+        }
         !was_fresh
+    }
+
+    fn news(&self, source: &Source, now: Mono) -> News {
+        match self.is_listing(source) {
+            true => News::Listed,
+            false => News::Watched { fresh: self.is_up_to_date(source, now) },
+        }
+    }
+
+    /// What it shows has just happened, as far as anybody can tell.
+    pub(super) fn is_up_to_date(&self, source: &Source, now: Mono) -> bool {
+        let caught_up = |feed: &Feed| now.since(feed.fresh_since) >= CAUGHT_UP_AFTER;
+        self.is_fresh(source, now) && self.feeds.get(source).is_some_and(caught_up)
     }
 
     pub(super) fn broken(&mut self, source: &Source, now: Mono) -> bool {

@@ -92,6 +92,8 @@ struct Feed {
     /// Since when, if it is.
     broken_at: Mono,
     heard_at: Mono,
+    /// Since when nothing has been missed: the end of a list, or the first word after a break.
+    fresh_since: Mono,
     /// While a list is under way: what it has not shown yet.
     unseen: Option<BTreeSet<Name>>,
 }
@@ -166,7 +168,20 @@ impl World {
     /// Takes in what was learnt. False: no decision can depend on it.
     pub fn apply(&mut self, input: Input, now: Now) -> bool {
         self.clock.observe(now);
+        // All that is dated from here on is dated by the server's clock.
+        let (own, now) = (now, self.clock.corrected(now));
         match input {
+            Input::Dated { cluster: None, date, sent_at } => {
+                let before = self.clock.skew();
+                self.clock.dated(date, sent_at, own);
+                before != self.clock.skew()
+            }
+            Input::Dated { cluster: Some(cluster), date, sent_at } => {
+                if self.fleet.access.contains_key(&cluster) {
+                    self.fleet.regions.entry(cluster).or_default().clock.dated(date, sent_at, now);
+                }
+                false
+            }
             Input::Listing(source) => self.list_begins(source, now),
             Input::Listed(source) => self.list_ends(&source, now),
             Input::Seen(fact) => self.seen(fact, now),

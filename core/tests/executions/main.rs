@@ -2,6 +2,7 @@
 
 mod beyond;
 mod checks;
+mod clocks;
 mod etcd;
 mod model;
 mod openshift;

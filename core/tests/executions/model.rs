@@ -40,6 +40,10 @@ pub struct Cluster {
     pub time: i64,
     /// How far the wall clock of the process is off.
     pub wall_step: i64,
+    /// How far that of the API server is, if its answers are dated.
+    pub server_step: Option<i64>,
+    /// How far the clock of each node's kubelet is behind.
+    pub behind: BTreeMap<Name, i64>,
     /// Since when each node is not ready; None while it is.
     pub broken_since: BTreeMap<Name, Option<i64>>,
     /// When each node that was broken recovered last.
@@ -94,6 +98,8 @@ impl Cluster {
             world: World::new(Election::new("me".into(), timing), Claim::Marked),
             time: 1_000_000,
             wall_step: 0,
+            server_step: None,
+            behind: BTreeMap::new(),
             broken_since: (0..nodes).map(|n| (Name::from(format!("n{n}")), None)).collect(),
             recovered_at: BTreeMap::new(),
             objects: BTreeMap::new(),
@@ -192,6 +198,7 @@ impl Cluster {
             None => (Status::True, self.recovered_at.get(name).copied().unwrap_or(0)),
         };
         let annotations = self.annotations.get(name).cloned().unwrap_or_default();
+        let behind = self.behind.get(name).copied().unwrap_or(0);
         Node {
             name: name.clone(),
             uid: format!("uid-{name}").into(),
@@ -200,9 +207,11 @@ impl Cluster {
             labels: [("role", "worker")].into_iter().chain(self.labels.get(name).cloned().unwrap_or_default()).collect(),
             annotations: annotations.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
             conditions: (!self.silent.contains(name))
-                .then(|| Condition { kind: "Ready".into(), status, since: Wall(EPOCH + since), reason: "".into() })
+                .then(|| Condition { kind: "Ready".into(), status, since: Wall(EPOCH + since - behind), reason: "".into() })
                 .into_iter()
                 .collect(),
+            // In a lagging watch every report is old: only stories about clocks have them dated.
+            reported_at: self.behind.get(name).map(|behind| Wall(EPOCH + self.time - behind)).into_iter().collect(),
             taints: self
                 .taints
                 .get(name)
@@ -365,6 +374,11 @@ impl Cluster {
     /// The request at `at` is executed, or not, and answered, or not.
     pub fn execute(&mut self, at: usize, fate: Fate) {
         let Some(effect) = self.requests.remove(at) else { return };
+        if let Some(step) = self.server_step {
+            let date = Wall(EPOCH + self.time + step).whole_seconds();
+            let dated = Input::Dated { cluster: None, date, sent_at: Mono(self.time - 20) };
+            self.world.apply(dated, self.now());
+        }
         if let Effect::Lease(effect) = &effect {
             let answer = self.elect(effect);
             let now = self.now();

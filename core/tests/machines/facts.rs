@@ -113,6 +113,7 @@ pub fn node(n: usize, since: Wall) -> Node {
         labels: Labels::default(),
         annotations: [].into(),
         conditions: [ready_since(Status::True, since)].into(),
+        reported_at: [].into(),
         taints: [].into(),
         boot_id: "b".into(),
         kubelet_version: "v1".into(),

@@ -144,14 +144,16 @@ impl<'a> Draft<'a> {
         let paused = check.paused && !check.take_over;
         let full = too_many(policy.budget, room, expected, expected - at_rest);
         let stale = doubt.clone().map(|source| Because::Stale { source });
-        let shut = stale.or(paused.then_some(Because::CheckPaused)).or_else(|| unusable.clone()).or_else(|| full.clone());
+        let all_shut = self.shut.clone();
+        let paused_or = paused.then_some(Because::CheckPaused).or_else(|| unusable.clone());
+        let shut = stale.or(paused_or).or_else(|| all_shut.clone()).or_else(|| full.clone());
         let round = Round { check, policy, reach, doubt, kind, workshop, shut, paused };
         let mut found = Findings {
             targets: subjects.iter().map(|subject| subject.machine.place.name.clone()).collect(),
             healthy,
             unhealthy: 0,
             left: if full.is_none() { shown.left } else { 0 },
-            shut: unusable.clone().or(full),
+            shut: unusable.clone().or(all_shut).or(full),
             paused: (!check.take_over || !check.paused).then_some(paused),
             template: unusable,
             request: None,
