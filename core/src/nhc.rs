@@ -12,6 +12,7 @@ use crate::facts::{Check, EXCLUDE_LABEL, Name, Object, ObjectKey, Status};
 use crate::gate::Storm;
 use crate::reasons;
 use crate::repeat::Recent;
+use crate::rival;
 use crate::text::NAME_MAX;
 use crate::time::Wall;
 
@@ -98,6 +99,8 @@ pub struct Findings {
     pub brief: Vec<(Name, Remediation)>,
     /// What we are not allowed to do, and what is done instead.
     pub limits: Vec<String>,
+    /// Leases named like that of another controller's leader, where they do not count.
+    pub ignored_leases: Vec<Name>,
     /// The check asks for more than all nodes.
     pub clamped: bool,
     /// Is the cluster being upgraded? None: what stood there stays.
@@ -157,6 +160,10 @@ fn conditions(check: &Check, findings: &Findings, now: Wall) -> Vec<StatusCondit
     if !findings.limits.is_empty() {
         let message = findings.limits.join("; ");
         conditions.push(condition(check, reasons::LIMITED_RIGHTS, Status::True, reasons::NOT_GRANTED, message, now));
+    }
+    if !findings.ignored_leases.is_empty() {
+        let message = rival::ignored(&findings.ignored_leases);
+        conditions.push(condition(check, reasons::LEASE_IGNORED, Status::True, reasons::ELSEWHERE, message, now));
     }
     if findings.clamped {
         let message = "the threshold is above 100%, and read as 100%: write what you mean".to_owned();
@@ -330,6 +337,7 @@ fn flips(check: &Check, desired: &CheckStatus, now: Wall) -> Vec<Event> {
         let (warning, reason) = match (&*condition.kind, &condition.status) {
             (reasons::DISABLED, Status::True) => (true, reasons::EVENT_DISABLED),
             (reasons::DISABLED, _) => (false, reasons::EVENT_ENABLED),
+            (reasons::LEASE_IGNORED, _) => (true, reasons::LEASE_IGNORED),
             (reasons::THRESHOLD_CLAMPED, _) => (true, reasons::EVENT_THRESHOLD_CLAMPED),
             (reasons::STORM_ACTIVE, Status::True) => (true, reasons::EVENT_STORM_STARTED),
             (reasons::STORM_ACTIVE, _) if before.is_some_and(|before| before.status == Status::True) => {

@@ -15,6 +15,10 @@ pub const NOT_GRANTED: &str = "NotGranted";
 pub const THRESHOLD_CLAMPED: &str = "ThresholdClamped";
 pub const ABOVE_ALL: &str = "AboveAllNodes";
 
+/// Ours, only while it is True, and the reason of its event: a Lease is named like that of another controller's leader.
+pub const LEASE_IGNORED: &str = "ForeignLeaseIgnored";
+pub const ELSEWHERE: &str = "OtherNamespace";
+
 /// Types, while the check has a stormCooldownDuration.
 pub const STORM_ACTIVE: &str = "StormActive";
 pub const STORM_COOLDOWN_ACTIVE: &str = "StormCooldownActive";

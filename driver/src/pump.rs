@@ -17,6 +17,7 @@ use resus_core::input::Input;
 use resus_core::lease::{Election, REQUEST_TIMEOUT, Timing};
 use resus_core::mhc::facts::{Access, ClusterKey};
 use resus_core::plan::{Plan, plan};
+use resus_core::rival::Homes;
 use resus_core::time::{Mono, Now, Wall};
 use resus_core::upgrade::{Detector, Detectors, Off};
 use resus_core::world::World;
@@ -40,6 +41,7 @@ pub struct Settings {
     pub claim: Claim,
     pub machine_claim: Claim,
     pub detectors: Detectors,
+    pub homes: Homes,
     pub limit: Limit,
     /// Give a cluster without any check the default one.
     pub default_check: bool,
@@ -61,12 +63,16 @@ const REST_SAVED_MAX: Duration = Duration::from_secs(20);
 /// A stopping process waits this long for its last answers: longer than any request may take.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
 
+/// Whoever makes and deletes such objects again and again does not fill the log.
+const STRAYS_TOLD_MAX: usize = 100;
+
 pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, stop: impl Future<Output = ()>) -> Result<()> {
     settings.timing.check().map_err(anyhow::Error::msg)?;
     let (sender, mut inputs) = mpsc::channel(INPUTS_MAX);
     let mut world = World::new(Election::new(settings.identity.as_str().into(), settings.timing), settings.claim);
     let keep = Arc::new(Keep::of(&settings.detectors));
     world.detectors = settings.detectors;
+    world.homes = settings.homes;
     world.limit = settings.limit;
     world.machine_claim = settings.machine_claim;
     if settings.default_check {
@@ -89,6 +95,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         led: false,
         foreign: Vec::new(),
         detectors_off: Vec::new(),
+        strays: BTreeSet::new(),
         trouble: None,
         shut: None,
         unserved: BTreeSet::new(),
@@ -184,6 +191,8 @@ struct Pump {
     foreign: Vec<Name>,
     /// As they were told last.
     detectors_off: Vec<(Detector, Off)>,
+    /// Objects named like those of other controllers, of which we have told.
+    strays: BTreeSet<Name>,
     trouble: Option<Name>,
     /// Why nothing starts, as it was told last.
     shut: Option<Because>,
@@ -343,6 +352,11 @@ impl Pump {
             match &plan.shut {
                 Some(because) => warn!(%because, "nothing new is started"),
                 None => info!("what kept everything from starting is over"),
+            }
+        }
+        for (source, name) in &plan.strays {
+            if self.strays.len() < STRAYS_TOLD_MAX && self.strays.insert(name.clone()) {
+                warn!(%name, "found what could be {source}, in a namespace that neither --rival-namespaces nor --kured-namespaces name: it changes nothing");
             }
         }
         if self.world.election.trouble != self.trouble {

@@ -10,10 +10,11 @@ use resus_core::input::Input;
 use resus_core::lease::{Election, Timing};
 use resus_core::mhc::facts::ClusterKey;
 use resus_core::plan::{Plan, plan};
+use resus_core::rival::Homes;
 use resus_core::world::World;
 
 use crate::clock::{HostClock, Millis, ProcessClock, SECOND};
-use crate::scenario::Flags;
+use crate::scenario::{Flags, NAMESPACE};
 use crate::watcher::Watcher;
 
 /// As in the driver.
@@ -117,6 +118,7 @@ impl Replica {
         let election = Election::new(identity.as_str().into(), Timing::default());
         let mut world = World::new(election, Claim::Marked);
         world.machine_claim = flags.mhc;
+        world.homes = Homes::with(NAMESPACE);
         if flags.short_circuit_at_limit {
             world.limit = Limit::Shut;
         }

@@ -20,8 +20,8 @@ async fn checks_are_left_to_a_controller_that_is_alive_unless_they_say_otherwise
     stage.nodes(6).await;
     stage.check("workers", 5, "50%").await;
     let kubeconfig = stage.account().await;
-    stage.kubectl(&["create", "namespace", "elsewhere"]).await;
-    let rival = lead(&stage, "elsewhere").await;
+    stage.kubectl(&["create", "namespace", "operators"]).await;
+    let rival = lead(&stage, "operators").await;
     stage.condition("n1", "Ready", "False", 60).await;
     let _controller = stage.controller("controller", &kubeconfig);
 
@@ -32,7 +32,7 @@ async fn checks_are_left_to_a_controller_that_is_alive_unless_they_say_otherwise
     })
     .await;
     let told = condition(&status, "Disabled")["message"].as_str().unwrap_or_default();
-    assert!(told.contains("manager-0") && told.contains("elsewhere/e1f13584.medik8s.io"), "{status}");
+    assert!(told.contains("manager-0") && told.contains("operators/e1f13584.medik8s.io"), "{status}");
     assert!(told.contains("resus.dev/take-over=true"), "it says what to do: {status}");
     holds_for(Duration::from_secs(8), "longer than its Lease lasts, nothing is done", || async {
         renew(&rival).await;

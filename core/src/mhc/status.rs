@@ -12,6 +12,7 @@ use crate::mhc::facts::{Dialect, Flavour, Machine, MachineCheck, MachineCheckSta
 use crate::mhc::judge::Finding;
 use crate::nhc::{Event, hash, named};
 use crate::reasons;
+use crate::rival;
 use crate::time::Wall;
 
 /// The schema of Cluster API allows no more.
@@ -146,6 +147,8 @@ pub struct Findings {
     pub overlapping: Vec<(Name, Because)>,
     /// Machines about which nothing is done for reasons of their own.
     pub held: Vec<(Name, Because)>,
+    /// Leases named like that of another controller's leader, where they do not count.
+    pub ignored_leases: Vec<Name>,
     /// It still has machines power-cycled by annotation.
     pub deprecated: bool,
 }
@@ -190,6 +193,9 @@ pub fn status(check: &MachineCheck, styles: &[Style], found: &Findings, now: Wal
     put(check, &mut status, newest, reasons::OVERLAPPING, overlapping, now);
     let held = found.held.first().map_or(reasons::MACHINES_HELD, |(_, because)| held_reason(check, because));
     put(check, &mut status, newest, reasons::REMEDIATION_HELD, listed(&found.held, held), now);
+    let ignored = (!found.ignored_leases.is_empty())
+        .then(|| Post::new(Status::True, reasons::ELSEWHERE, Some(WARNING), rival::ignored(&found.ignored_leases)));
+    put(check, &mut status, newest, reasons::LEASE_IGNORED, ignored, now);
     let deprecated = found.deprecated.then(|| {
         let message = "the annotation machine.openshift.io/remediation-strategy is deprecated: use remediationTemplate, `resus check --rewrite` prints it";
         Post::new(Status::True, reasons::STRATEGY_ANNOTATION, Some(WARNING), message.to_owned())
@@ -330,6 +336,7 @@ pub fn events(check: &MachineCheck, desired: &MachineCheckStatus, now: Wall) -> 
         (reasons::EXTERNAL_REQUEST_AVAILABLE, Status::False, reasons::EVENT_REQUEST_FAILED),
         (reasons::OVERLAPPING, Status::True, reasons::OVERLAPPING),
         (reasons::REMEDIATION_HELD, Status::True, HELD),
+        (reasons::LEASE_IGNORED, Status::True, reasons::LEASE_IGNORED),
         (reasons::DEPRECATED_STRATEGY, Status::True, reasons::DEPRECATED_STRATEGY),
     ];
     let mut events = Vec::new();

@@ -6,7 +6,7 @@ use super::{Draft, kinds_of, sources};
 use crate::decision::{Because, Verdict};
 use crate::effect::{Effect, EffectKey};
 use crate::escalate::{self, Workshop};
-use crate::facts::{Check, EXCLUDE_LABEL, Limit, Mode, Name, Object, ObjectKey, Policy, Source};
+use crate::facts::{Check, EXCLUDE_LABEL, Limit, Mode, Name, Object, ObjectKey, Policy, Rival, Source};
 use crate::flight::Clearance;
 use crate::gate::{self, Storm, Tally};
 use crate::health::{Health, Known, assess};
@@ -139,6 +139,7 @@ impl<'a> Draft<'a> {
             recent: round.recent.into_values().collect(),
             brief: self.world.brief(&check.name).to_vec(),
             limits: self.limits(check),
+            ignored_leases: self.ignored_leases(Rival::Medik8s, check.take_over),
             clamped: policy.threshold.is_clamped(),
             upgrading: upgrade::condition(self.world, check, &nodes, upgrading.as_ref(), self.now),
         };

@@ -40,6 +40,8 @@ pub struct Plan {
     pub shut: Option<Because>,
     /// Detectors of upgrades that are switched on and do not work from the start.
     pub detectors_off: Vec<(Detector, Off)>,
+    /// What has the name of another controller's where none is at home; see [`crate::rival::Homes`].
+    pub strays: Vec<(Source, Name)>,
     pub leads: bool,
     /// Nothing but the lease may be sent from then on.
     pub leads_until: Option<Mono>,
@@ -103,6 +105,7 @@ struct Draft<'a> {
 impl<'a> Draft<'a> {
     fn new(world: &'a World, now: Now) -> Draft<'a> {
         let requests_left = REQUESTS_MAX.saturating_sub(world.flights.waiting_for_answers());
+        let strays = world.strays().map(|(source, name)| (source.clone(), name.clone())).collect();
         let watches = BTreeSet::from([Source::Nodes, Source::Checks, Source::Kinds]);
         let checks: BTreeMap<&str, &Name> = world.checks.values().map(|check| (&*check.uid, &check.name)).collect();
         let owner = |object: &'a Object| {
@@ -113,7 +116,7 @@ impl<'a> Draft<'a> {
         let mut draft = Draft {
             world,
             now,
-            plan: Plan { watches, ..Plan::default() },
+            plan: Plan { watches, strays, ..Plan::default() },
             requests_left,
             can_wait: Vec::new(),
             remediated_by: owned.collect(),
@@ -138,6 +141,12 @@ impl<'a> Draft<'a> {
 
     fn rival_of(&self, check: &Check) -> Option<Because> {
         self.rivals.get(&Rival::Medik8s).filter(|_| !check.take_over).cloned()
+    }
+
+    /// Leases that would hold a check back, were they elsewhere.
+    fn ignored_leases(&self, rival: Rival, take_over: bool) -> Vec<Name> {
+        let strays = self.world.strays().filter(|(source, _)| **source == Source::Rivals(rival) && !take_over);
+        strays.map(|(_, name)| name.clone()).collect()
     }
 
     /// Is it up to us to act under this check?

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Draft;
 use crate::decision::Because;
 use crate::effect::Effect;
-use crate::facts::{Check, ObjectKey, Source};
+use crate::facts::{Check, ObjectKey, Rival, Source};
 use crate::nhc::{self, CheckStatus, Findings, Found};
 use crate::time::Mono;
 
@@ -33,6 +33,7 @@ impl Draft<'_> {
             unhealthy,
             disabled: Some(because),
             recent: known.recent.clone(),
+            ignored_leases: self.ignored_leases(Rival::Medik8s, check.take_over),
             ..Findings::default()
         };
         self.report(check, &findings);

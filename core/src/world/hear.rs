@@ -1,6 +1,6 @@
 //! What changes when something is heard?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Feed, Kinds, World};
@@ -12,7 +12,7 @@ use crate::health::{News, take_in};
 use crate::input::{Fact, Gone};
 use crate::mhc::facts::{ClusterKey, Flavour, Machine, MachineCheck};
 use crate::mhc::fleet::cluster_name;
-use crate::rival::Rivals;
+use crate::rival::{self, Rivals};
 use crate::time::{Mono, Now};
 use crate::upgrade::Off;
 
@@ -31,6 +31,8 @@ const RECHECKS: u32 = 5;
 const RECHECK_MAX: Duration = Duration::from_secs(60);
 /// Where definitions cannot be watched at all.
 const RECHECK_BLIND: Duration = Duration::from_secs(15);
+/// Of one kind: more than an admin reads, however many a tenant writes.
+const STRAYS_MAX: usize = 10;
 /// So short-lived are remediations only in tests and in trouble; and trouble is told after the first hundred.
 const BRIEF_MAX: usize = 100;
 
@@ -39,7 +41,7 @@ const CAUGHT_UP_AFTER: Duration = Duration::from_secs(5);
 
 impl World {
     pub(super) fn list_begins(&mut self, source: Source, now: Now) -> bool {
-        let unseen = match &source {
+        let mut unseen: BTreeSet<Name> = match &source {
             Source::Nodes => self.nodes.keys().chain(self.unreadable.keys()).cloned().collect(),
             Source::Checks => self.checks.keys().cloned().collect(),
             Source::Kinds => self.definitions.keys().cloned().collect(),
@@ -57,6 +59,7 @@ impl World {
             | Source::RemoteNodes(_)
             | Source::RemoteEtcd(_) => self.fleet.names(&source),
         };
+        unseen.extend(self.strays.get(&source).into_iter().flatten().cloned());
         let feed = self.feeds.entry(source).or_insert(Feed {
             synced: false,
             broken: false,
@@ -75,6 +78,9 @@ impl World {
         // Nothing that happened before it is still to come.
         let fresh_since = now.mono.before(CAUGHT_UP_AFTER);
         *feed = Feed { synced: true, broken: false, broken_at: now.mono, heard_at: now.mono, fresh_since, unseen: None };
+        if let Some(strays) = self.strays.get_mut(source) {
+            strays.retain(|name| !unseen.contains(name));
+        }
         match source {
             Source::Nodes => unseen.iter().for_each(|name| {
                 self.node_gone(name, now.mono);
@@ -136,8 +142,12 @@ impl World {
                 self.guards.insert(pod, guard.clone()).is_none_or(|before| before != guard)
             }
             Fact::Rival { rival, name, lease } => {
-                self.mark_seen(&Source::Rivals(rival), &name);
-                self.rivals.entry(rival).or_default().seen(name, lease, &self.clock, now)
+                let source = Source::Rivals(rival);
+                self.mark_seen(&source, &name);
+                match rival::is_in(&self.homes.rivals, &name) {
+                    true => self.rivals.entry(rival).or_default().seen(name, lease, now),
+                    false => self.stray_seen(source, name),
+                }
             }
             // Of which node only the answer knows.
             Fact::MachineOfNode { .. } => false,
@@ -251,7 +261,27 @@ impl World {
 
     pub(super) fn signal_seen(&mut self, signal: Signal, name: Name, says: SignalFact, now: Now) -> bool {
         self.mark_seen(&Source::Signals(signal), &name);
-        self.signals.says(signal, name, says, &self.clock, now)
+        match self.is_signal(signal, &name) {
+            true => self.signals.says(signal, name, says, &self.clock, now),
+            false => self.stray_seen(Source::Signals(signal), name),
+        }
+    }
+
+    /// Whoever may write a DaemonSet in some namespace can call it kured; the others' objects are an admin's to write.
+    fn is_signal(&self, signal: Signal, name: &str) -> bool {
+        match signal {
+            Signal::Kured => rival::is_in(&self.homes.kured, name),
+            Signal::ClusterVersions | Signal::Plans => true,
+        }
+    }
+
+    fn stray_seen(&mut self, source: Source, name: Name) -> bool {
+        let strays = self.strays.entry(source).or_default();
+        strays.len() < STRAYS_MAX && strays.insert(name)
+    }
+
+    fn stray_gone(&mut self, source: &Source, name: &Name) -> bool {
+        self.strays.get_mut(source).is_some_and(|strays| strays.remove(name))
     }
 
     pub(super) fn object_seen(&mut self, object: Object) -> bool {
@@ -408,7 +438,7 @@ impl World {
             }
             Gone::Rival { rival, name } => {
                 self.heard(&Source::Rivals(rival), now);
-                self.rivals.entry(rival).or_default().gone(&name)
+                self.stray_gone(&Source::Rivals(rival), &name) || self.rivals.entry(rival).or_default().gone(&name)
             }
             Gone::MachineCheck(dialect, place) => {
                 self.heard(&Source::MachineChecks(dialect), now);
@@ -450,7 +480,7 @@ impl World {
             }
             Gone::Signal { signal, name } => {
                 self.heard(&Source::Signals(signal), now);
-                self.signals.gone(signal, &name)
+                self.stray_gone(&Source::Signals(signal), &name) || self.signals.gone(signal, &name)
             }
         }
     }
@@ -509,9 +539,7 @@ impl World {
             Source::Etcd => self.etcd.all_gone(&self.nodes, now),
             Source::Budgets => self.budgets.clear(),
             Source::Guards => self.guards.clear(),
-            Source::Rivals(rival) => {
-                self.rivals.remove(rival);
-            }
+            Source::Rivals(rival) => drop(self.rivals.remove(rival)),
             Source::MachineChecks(_)
             | Source::Machines(_)
             | Source::Clusters(_)
@@ -522,6 +550,7 @@ impl World {
             Source::Signals(signal) => self.signals.forget(*signal),
             Source::Nodes | Source::Checks | Source::Kinds => {}
         }
+        self.strays.remove(source);
         self.feeds.remove(source).is_some()
     }
 
@@ -560,6 +589,7 @@ impl World {
                 }
             }
             // Somebody says something that we do not understand: in doubt, nothing starts.
+            Source::Signals(signal) if !self.is_signal(*signal, name) => self.stray_seen(source.clone(), name.clone()),
             Source::Signals(signal) => {
                 let what = format!("{source}: {name} cannot be read: {why}").into();
                 self.signals.says(*signal, name.clone(), SignalFact::Busy { what, lasts: None }, &self.clock, now)

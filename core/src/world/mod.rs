@@ -21,7 +21,7 @@ use crate::lease::Election;
 use crate::mhc::facts::{ClusterKey, Dialect, Flavour, MachineCheck, Style};
 use crate::mhc::fleet::Fleet;
 use crate::nhc::Remediation;
-use crate::rival::Rivals;
+use crate::rival::{Homes, Rivals};
 use crate::time::{Clock, Mono, Now};
 use crate::upgrade::{Detectors, Signals};
 
@@ -34,6 +34,7 @@ pub struct World {
     pub machine_claim: Claim,
     pub limit: Limit,
     pub detectors: Detectors,
+    pub homes: Homes,
     pub default_check: DefaultCheck,
     /// What is known of upgrades.
     pub signals: Signals,
@@ -52,6 +53,8 @@ pub struct World {
     pub budgets: BTreeMap<Name, Budget>,
     pub guards: BTreeMap<Name, Guard>,
     pub rivals: BTreeMap<Rival, Rivals>,
+    /// Named like those of another controller, but elsewhere than one is at home: they change nothing.
+    strays: BTreeMap<Source, BTreeSet<Name>>,
     /// Machines, and what goes with them.
     pub fleet: Fleet,
     feeds: BTreeMap<Source, Feed>,
@@ -134,6 +137,7 @@ impl World {
             machine_claim: Claim::default(),
             limit: Limit::default(),
             detectors: Detectors::default(),
+            homes: Homes::default(),
             default_check: DefaultCheck::Off,
             signals: Signals::default(),
             definitions: BTreeMap::new(),
@@ -146,6 +150,7 @@ impl World {
             budgets: BTreeMap::new(),
             guards: BTreeMap::new(),
             rivals: BTreeMap::new(),
+            strays: BTreeMap::new(),
             fleet: Fleet::default(),
             feeds: BTreeMap::new(),
             kinds: BTreeMap::new(),
@@ -315,6 +320,11 @@ impl World {
     /// We may not look for its Lease: what nobody tells us of is not there.
     pub fn is_blind_to(&self, rival: Rival, now: Mono) -> bool {
         self.rivals.get(&rival).is_some_and(|rivals| rivals.is_unreadable(now))
+    }
+
+    /// What has the name of another controller's where none is at home.
+    pub fn strays(&self) -> impl Iterator<Item = (&Source, &Name)> {
+        self.strays.iter().flat_map(|(source, names)| names.iter().map(move |name| (source, name)))
     }
 
     /// The styles of conditions that stay when they are written.

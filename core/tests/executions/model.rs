@@ -272,9 +272,13 @@ impl Cluster {
 
     /// Somebody else's leader renews its Lease now, by its own clock.
     pub fn set_rival(&mut self, holder: &str, clock_is_off_by: i64) {
+        self.set_rival_lease("operators", holder, clock_is_off_by, Duration::from_secs(15));
+    }
+
+    pub fn set_rival_lease(&mut self, namespace: &str, holder: &str, clock_is_off_by: i64, lasts_for: Duration) {
         let renewed_at = Wall(self.now().wall.0 + clock_is_off_by);
-        let lease = RivalLease { holder: holder.into(), renewed_at, lasts_for: Duration::from_secs(15) };
-        let name: Name = "elsewhere/e1f13584.medik8s.io".into();
+        let lease = RivalLease { holder: holder.into(), renewed_at, lasts_for };
+        let name: Name = format!("{namespace}/e1f13584.medik8s.io").into();
         self.rivals.insert(name.clone(), lease.clone());
         self.tell(Input::Seen(Fact::Rival { rival: Rival::Medik8s, name, lease }));
     }
@@ -454,7 +458,7 @@ pub fn remediation(node: &str) -> Object {
 }
 
 fn said(signal: Signal, says: &SignalFact) -> Fact {
-    Fact::Signal { signal, name: "one".into(), says: says.clone() }
+    Fact::Signal { signal, name: "kube-system/kured".into(), says: says.clone() }
 }
 
 pub fn key(kind: &str, name: &str) -> ObjectKey {

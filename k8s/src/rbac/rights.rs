@@ -173,7 +173,7 @@ pub const RIGHTS: &[Right] = &[
         resources: &["daemonsets"],
         only: &[],
         verbs: &["list", "watch"],
-        why: "start nothing while kured, whose DaemonSet holds its lock in any namespace, reboots nodes",
+        why: "start nothing while kured, whose DaemonSet holds its lock, reboots nodes",
     },
     Right {
         component: Component::Controller,

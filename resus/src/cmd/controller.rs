@@ -13,6 +13,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use resus_core::facts::{Claim, Limit};
 use resus_core::lease::Timing;
+use resus_core::rival::{Homes, KURED_NAMESPACES, RIVAL_NAMESPACES};
 use resus_driver::home::Home;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
@@ -71,8 +72,17 @@ pub struct Controller {
     #[arg(long)]
     short_circuit_at_limit: bool,
 
+    /// Where other controllers of NodeHealthChecks and MachineHealthChecks are installed: while one renews its leader's Lease
+    /// there, its checks are left to it. Comma-separated; our own namespace counts in any case.
+    #[arg(long, value_name = "LIST", default_values = RIVAL_NAMESPACES, value_delimiter = ',', value_parser = namespace)]
+    rival_namespaces: Vec<String>,
+
     #[command(flatten)]
     upgrades: Upgrades,
+
+    /// Where kured is installed: its DaemonSet's lock counts only there. Comma-separated; our own namespace counts in any case.
+    #[arg(long, value_name = "LIST", default_values = KURED_NAMESPACES, value_delimiter = ',', value_parser = namespace)]
+    kured_namespaces: Vec<String>,
 
     /// Give a cluster that has no NodeHealthCheck at all the default one, nhc-worker-default, at each start. It yields to
     /// every check that somebody writes.
@@ -132,7 +142,9 @@ impl Controller {
             mhc,
             short_circuit_at_limit,
             default_check,
+            rival_namespaces,
             upgrades,
+            kured_namespaces,
             leader_elect_lease_duration,
             leader_elect_renew_deadline,
             leader_elect_retry_period,
@@ -172,8 +184,10 @@ impl Controller {
             }
         };
         let limit = if short_circuit_at_limit { Limit::Shut } else { Limit::Allowed };
+        let named = |list: Vec<String>| list.into_iter().chain([namespace.clone()]).map(Into::into).collect();
+        let homes = Homes { rivals: named(rival_namespaces), kured: named(kured_namespaces) };
         let places = Places { own: namespace, node_leases: lease_namespace };
-        let settings = Settings { places, identity, timing, claim, machine_claim, detectors, limit, default_check };
+        let settings = Settings { places, identity, timing, claim, machine_claim, detectors, homes, limit, default_check };
         tokio::select! {
             done = pump::run(home.client(), settings, telemetry.clone(), asked_to_stop()?) => done,
             ended = home.tend() => ended,

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use crate::story::{CHECKS, Story, WORKERS};
 
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/elsewhere/leases";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/operators/leases";
 const LEADER: &str = "e1f13584.medik8s.io";
 
 /// With a leader whose Lease has fifteen seconds.
 fn rivalled() -> Story {
     let mut story = Story::with(6, &json!({}));
-    story.add_namespace("elsewhere");
+    story.add_namespace("operators");
     let spec = json!({"holderIdentity": "manager-0", "leaseDurationSeconds": 15, "renewTime": stamp(&story)});
-    let metadata = json!({"name": LEADER, "namespace": "elsewhere"});
+    let metadata = json!({"name": LEADER, "namespace": "operators"});
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
     story.create(LEASES, &lease);
     alive_for(&mut story, 10);

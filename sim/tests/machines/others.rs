@@ -10,7 +10,7 @@ use crate::check::Check;
 use crate::story::{ALL, HERE, POOL, Story, WORKERS, metal3};
 
 const NOBODY: [&str; 0] = [];
-const ELSEWHERE: &str = "/apis/coordination.k8s.io/v1/namespaces/elsewhere/leases";
+const THEIRS: &str = "/apis/coordination.k8s.io/v1/namespaces/capi-system/leases";
 const NODE_CHECKS: &str = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -21,15 +21,15 @@ fn stamp(story: &Story) -> Value {
 /// Somebody else's controller leads, for as long as its Lease is renewed.
 fn rivalled(dialect: Dialect) -> (Story, String) {
     let mut story = Story::with(dialect, 3, &Check::default());
-    story.add_namespace("elsewhere");
+    story.add_namespace("capi-system");
     let name = match dialect {
         Dialect::OpenShift => "cluster-api-provider-healthcheck-leader",
         Dialect::V1alpha3 | Dialect::V1beta1 | Dialect::V1beta2 => "controller-leader-election-capi",
     };
     let spec = json!({"holderIdentity": "manager-0", "leaseDurationSeconds": 15, "renewTime": stamp(&story)});
     let body = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec});
-    story.create(ELSEWHERE, &body);
-    let lease = format!("{ELSEWHERE}/{name}");
+    story.create(THEIRS, &body);
+    let lease = format!("{THEIRS}/{name}");
     alive_for(&mut story, &lease, 10);
     (story, lease)
 }

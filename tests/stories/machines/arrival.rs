@@ -118,7 +118,7 @@ async fn is_theirs(site: &Site) -> bool {
 
 /// Where the other's leader holds its Lease, for five seconds.
 async fn lead(site: &Site, name: &str) -> Api<Lease> {
-    site.stage.kubectl(&["create", "namespace", "elsewhere"]).await;
+    site.stage.kubectl(&["create", "namespace", "operators"]).await;
     let spec = LeaseSpec {
         holder_identity: Some("manager-0".to_owned()),
         lease_duration_seconds: Some(5),
@@ -126,7 +126,7 @@ async fn lead(site: &Site, name: &str) -> Api<Lease> {
         ..LeaseSpec::default()
     };
     let lease = Lease { metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }, spec: Some(spec) };
-    let leases = site.stage.leases_in("elsewhere");
+    let leases = site.stage.leases_in("operators");
     leases.create(&PostParams::default(), &lease).await.expect("a Lease can be created");
     leases
 }

@@ -159,6 +159,7 @@ impl<'a> Draft<'a> {
             request: None,
             overlapping: Vec::new(),
             held: Vec::new(),
+            ignored_leases: self.ignored_leases(Rival::of(check.place.flavour), check.take_over),
             deprecated: policy.repair == Repair::PowerCycle,
         };
         self.decide_machines(&round, &subjects, &mut found);

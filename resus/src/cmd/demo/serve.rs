@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use resus_apiserver::Server;
 use resus_core::facts::{Claim, Limit};
 use resus_core::lease::Timing;
+use resus_core::rival::Homes;
 use resus_core::upgrade::Detectors;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
@@ -68,6 +69,7 @@ pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Re
         claim: Claim::Marked,
         machine_claim: Claim::Marked,
         detectors: Detectors::default(),
+        homes: Homes::with(NAMESPACE),
         limit: Limit::default(),
         default_check: false,
     };
