@@ -156,6 +156,12 @@ pub enum Because {
     Creating {
         key: ObjectKey,
     },
+    /// Without the Machine that the node names as its own: that names another node.
+    CreatingUnowned {
+        key: ObjectKey,
+        machine: Name,
+        names: Option<Name>,
+    },
     /// The server refused it; it is tried again later. `busy`: it only had too much to do.
     Refused {
         key: ObjectKey,
@@ -330,6 +336,7 @@ impl Because {
             | Because::Holding
             | Because::Queued
             | Because::Creating { .. }
+            | Because::CreatingUnowned { .. }
             | Because::Remediating { .. }
             | Because::MakingRoom { .. }
             | Because::HealthyDelay { .. }
@@ -361,6 +368,7 @@ impl Because {
                 | Because::Holding
                 | Because::Queued
                 | Because::Creating { .. }
+                | Because::CreatingUnowned { .. }
                 | Because::NotLeading
                 | Because::Refused { busy: true, .. }
         )
@@ -444,6 +452,10 @@ impl fmt::Display for Because {
             Because::Looking => f.write_str("asking the API server once more before starting"),
             Because::Queued => f.write_str("next in line, other requests are under way"),
             Because::Creating { key } => write!(f, "creating {key}"),
+            Because::CreatingUnowned { key, machine, names } => {
+                let named = names.as_deref().map_or_else(|| "no Node".to_owned(), |name| format!("Node {name}"));
+                write!(f, "creating {key}, which Machine {machine} does not own: the node names it as its own, but its status.nodeRef names {named}")
+            }
             Because::Refused { key, why, .. } => write!(f, "the API server refused {key}: {why}; trying again later"),
             Because::Remediating { key, reason } => write!(f, "{reason}, {key} exists"),
             Because::Excluded => f.write_str("the node has the label remediation.medik8s.io/exclude-from-remediation=true"),

@@ -48,7 +48,7 @@ pub enum Effect {
         key: ObjectKey,
         plural: Name,
     },
-    /// Which uid has the node's Machine? It shall own what is created for the node.
+    /// Which uid has the Machine that the node names, and is it the node's? It shall own what is created for the node.
     FindMachine {
         node: Name,
         namespace: Name,
@@ -179,6 +179,7 @@ pub enum Owner {
         control_plane: bool,
         /// Name and uid of the node's Machine, which owns it too.
         machine: Option<(Name, Name)>,
+        tells: Vec<Event>,
     },
     Machine {
         dialect: Dialect,

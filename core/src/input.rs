@@ -86,9 +86,10 @@ pub enum Fact {
         name: Name,
         lease: RivalLease,
     },
-    /// The uid of a node's Machine.
+    /// The Machine that a node names as its own, and the node that the Machine names.
     MachineOfNode {
         uid: Name,
+        node: Option<Name>,
     },
     MachineCheck(MachineCheck),
     Machine(Machine),

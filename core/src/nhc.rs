@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::decision::Because;
-use crate::facts::{Check, EXCLUDE_LABEL, Name, Object, ObjectKey, Status};
+use crate::facts::{Check, EXCLUDE_LABEL, Name, Node, Object, ObjectKey, Status};
 use crate::gate::Storm;
 use crate::reasons;
 use crate::repeat::Recent;
@@ -386,6 +386,13 @@ fn event(check: &Check, warning: bool, reason: &'static str, anchor: &str, messa
         at: now,
         sums_up: false,
     }
+}
+
+/// Somebody who looks for the host of a remediation should know why no Machine owns it. Once for each uid of the node: it is
+/// no news that it names the same Machine the next time.
+pub fn mismatch(check: &Check, node: &Node, because: &Because, now: Wall) -> Event {
+    let text = format!("node {}: {because}", node.name);
+    event(check, true, reasons::EVENT_MACHINE_MISMATCH, &format!("{}/{because}", node.uid), &text, now)
 }
 
 fn anchor(because: &Because) -> String {

@@ -76,6 +76,8 @@ pub const EVENT_DETECTED_UNHEALTHY: &str = "DetectedUnhealthy";
 pub const EVENT_REMEDIATION_CREATED: &str = "RemediationCreated";
 pub const EVENT_REMEDIATION_REMOVED: &str = "RemediationRemoved";
 pub const EVENT_REMEDIATION_SKIPPED: &str = "RemediationSkipped";
+/// Ours: the Machine that a node names as its own names another node.
+pub const EVENT_MACHINE_MISMATCH: &str = "MachineMismatch";
 pub const EVENT_NO_TEMPLATE_LEFT: &str = "NoTemplateLeft";
 pub const EVENT_INVALID_NODE_LABEL: &str = "InvalidNodeLabel";
 pub const EVENT_THRESHOLD_CLAMPED: &str = "ThresholdClamped";

@@ -82,8 +82,7 @@ fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<
         Effect::Discover { api_version } => Some(kinds(api_version, body)?),
         Effect::ServerVersion => Some(server(body)?),
         Effect::FindMachine { .. } => {
-            let NameOnly { metadata } = serde_json::from_slice(body)?;
-            Some(Fact::MachineOfNode { uid: metadata.uid.into() })
+            Some(observe::machine_of_node(body)?)
         }
         Effect::LookMachine { dialect, .. } => Some(Fact::Machine(observe::machine(body, *dialect)?)),
         Effect::Sign(Signing { machine, .. }) | Effect::PowerCycle { machine, .. } => {

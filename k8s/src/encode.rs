@@ -135,7 +135,7 @@ fn create(creation: &Creation) -> Sendable {
         Owner::Machine { dialect, name, uid, cluster, check_uid, tells: _ } => {
             machines::create(creation, &machines::For { dialect: *dialect, name, uid, cluster: cluster.as_deref(), check_uid })
         }
-        Owner::Check { node, check, check_uid, control_plane, machine } => {
+        Owner::Check { node, check, check_uid, control_plane, machine, tells: _ } => {
             let mut labels = json!({names::PART_OF.0: names::PART_OF.1});
             if *control_plane {
                 labels[names::CONTROL_PLANE_LABEL] = json!("");

@@ -38,7 +38,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub use self::machine_check::machine_check;
-pub use self::machines::{access, cluster, machine};
+pub use self::machines::{access, cluster, machine, machine_of_node};
 use crate::crd::nhc::NodeHealthCheckStatus;
 use crate::names;
 

@@ -74,6 +74,7 @@ pub fn because_word(because: &Because) -> &'static str {
         Because::Looking => "because looking",
         Because::Queued => "because queued",
         Because::Creating { .. } => "because creating",
+        Because::CreatingUnowned { .. } => "because creating unowned",
         Because::Refused { .. } => "because refused",
         Because::Remediating { .. } => "because remediating",
         Because::Excluded => "because excluded",

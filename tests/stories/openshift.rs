@@ -25,7 +25,7 @@ async fn etcds_guards_hold_the_control_plane_and_machines_own_remediations() {
         stage.change_node(node, json!({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}})).await;
         guard(&stage, node, "True").await;
     }
-    let machine = machine(&stage, "provider", "m1").await;
+    let machine = machine(&stage, "provider", "m1", "n4").await;
     stage.change_node("n4", json!({"metadata": {"annotations": {"machine.openshift.io/machine": "provider/m1"}}})).await;
     stage.check("workers", 5, "50%").await;
     let kubeconfig = stage.account().await;
@@ -76,7 +76,7 @@ async fn a_template_of_metal3_is_refused_until_it_is_where_machines_are() {
             {"apiVersion": api_version, "kind": "Metal3RemediationTemplate", "name": "reboot", "namespace": namespace}})
     };
     stage.nodes(4).await;
-    let machine = machine(&stage, MACHINES, "m1").await;
+    let machine = machine(&stage, MACHINES, "m1", "n1").await;
     let of_machine = json!({"machine.openshift.io/machine": format!("{MACHINES}/m1")});
     stage.change_node("n1", json!({"metadata": {"annotations": of_machine}})).await;
     stage.condition("n1", "Ready", "False", 60).await;
@@ -152,8 +152,10 @@ where
     patched.expect("the status can be patched");
 }
 
-async fn machine(stage: &Stage, namespace: &str, name: &str) -> DynamicObject {
+/// Of this node, as it says itself.
+async fn machine(stage: &Stage, namespace: &str, name: &str, node: &str) -> DynamicObject {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("machine.openshift.io", "v1beta1", "Machine"));
     let machines: Api<DynamicObject> = Api::namespaced_with(stage.api.clone(), namespace, &kind);
-    machines.create(&PostParams::default(), &DynamicObject::new(name, &kind)).await.expect("a Machine can be created")
+    let machine = DynamicObject::new(name, &kind).data(json!({"status": {"nodeRef": {"name": node}}}));
+    machines.create(&PostParams::default(), &machine).await.expect("a Machine can be created")
 }

@@ -13,10 +13,26 @@ use crate::health::Known;
 use crate::hold::{self, Standing};
 use crate::mhc::facts::MACHINE_CHECK_KIND;
 use crate::time::Mono;
-use crate::{quorum, repeat, upgrade};
+use crate::world::MachineOfNode;
+use crate::{nhc, quorum, repeat, upgrade};
 
 /// A look that was sent longer ago no longer justifies a start.
 pub(super) const LOOK_VALID_FOR: Duration = Duration::from_secs(5);
+
+/// What the Machine that a node names is to it.
+enum Mate {
+    None,
+    /// It owns what is created for the node, so that Metal3 knows which host that is about.
+    Owner {
+        name: Name,
+        uid: Name,
+    },
+    /// It is another node's, or nobody's: to have it own anything would be to repair somebody else's host.
+    Stranger {
+        machine: Name,
+        names: Option<Name>,
+    },
+}
 
 impl<'a> Draft<'a> {
     pub(super) fn repair(&mut self, round: &Round<'a>, target: &Target<'a>, found: &Match, due_at: Mono) -> (Verdict, Because) {
@@ -95,7 +111,7 @@ impl<'a> Draft<'a> {
         }
         match self.clear_to_start(round, target, step, &key, due_at) {
             Err(waits) => waits,
-            Ok(machine) => self.start(round, &target.known.node, step, key, machine),
+            Ok(mate) => self.start(round, &target.known.node, step, key, mate),
         }
     }
 
@@ -110,7 +126,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Nothing of the kind is under way, and a plain look at the node, sent after its time was over, still shows the reason.
-    /// With the node's Machine, if that is to own what is created.
+    /// With what the node's Machine is to it.
     fn clear_to_start(
         &mut self,
         round: &Round<'a>,
@@ -118,7 +134,7 @@ impl<'a> Draft<'a> {
         step: usize,
         key: &ObjectKey,
         due_at: Mono,
-    ) -> Result<Option<(Name, Name)>, (Verdict, Because)> {
+    ) -> Result<Mate, (Verdict, Because)> {
         if !self.plan.leads {
             return Err((Verdict::Wait, Because::NotLeading));
         }
@@ -157,26 +173,32 @@ impl<'a> Draft<'a> {
             self.wake(Some(until));
             return Err((Verdict::Hold, Because::Held { holder: holder.clone() }));
         }
-        let machine = self.machine(target, key)?;
+        let mate = self.mate(target, key)?;
         // All at once: the Lease is given back if the look shows that the node is well.
         let has_looked = looked || self.send(Effect::Look { cluster: None, node: node.clone() });
         match (looked, has_looked, standing) {
             (_, false, _) => Err((Verdict::Wait, Because::Queued)),
-            (true, _, Standing::Ours { .. }) => machine.ok_or((Verdict::Wait, Because::Looking)),
+            (true, _, Standing::Ours { .. }) => mate.ok_or((Verdict::Wait, Because::Looking)),
             (false, _, Standing::Ours { .. }) => Err((Verdict::Wait, Because::Looking)),
             (_, _, Standing::Free(take)) => Err(self.hold_node(take)),
             (_, _, Standing::Theirs { .. }) => unreachable!("it was left before"),
         }
     }
 
-    /// Name and uid of the node's Machine, where it can own the remediation: in the same namespace. None: it is asked for.
-    fn machine(&mut self, target: &Target<'a>, key: &ObjectKey) -> Result<Option<Option<(Name, Name)>>, (Verdict, Because)> {
+    /// The node's Machine, where it can own the remediation: in the same namespace. None: it is asked for.
+    fn mate(&mut self, target: &Target<'a>, key: &ObjectKey) -> Result<Option<Mate>, (Verdict, Because)> {
         let beside = |(namespace, _): &(&str, &str)| key.namespace.as_deref() == Some(*namespace);
-        let Some((namespace, name)) = target.known.node.machine().filter(beside) else { return Ok(Some(None)) };
-        if let Some((at, uid)) = self.world.machine_of(target.name())
-            && self.now.mono.since(at) <= LOOK_VALID_FOR
+        let Some((namespace, name)) = target.known.node.machine().filter(beside) else { return Ok(Some(Mate::None)) };
+        if let Some((at, found)) = self.world.machine_of(target.name())
+            && self.now.mono.since(*at) <= LOOK_VALID_FOR
         {
-            return Ok(Some(uid.map(|uid| (name.into(), uid.clone()))));
+            return Ok(Some(match found {
+                MachineOfNode::Missing => Mate::None,
+                MachineOfNode::Own { uid } => Mate::Owner { name: name.into(), uid: uid.clone() },
+                MachineOfNode::OfAnother { node } => {
+                    Mate::Stranger { machine: format!("{namespace}/{name}").into(), names: node.clone() }
+                }
+            }));
         }
         let refused = match self.world.flights.get(&EffectKey::FindMachine(target.name().clone())) {
             Some(Flight::Refused { why, busy, .. }) => Some((why.clone(), *busy)),
@@ -212,9 +234,18 @@ impl<'a> Draft<'a> {
         node: &Node,
         step: usize,
         key: ObjectKey,
-        machine: Option<(Name, Name)>,
+        mate: Mate,
     ) -> (Verdict, Because) {
         let workshop = &round.workshops[step];
+        let (machine, because) = match mate {
+            Mate::None => (None, Because::Creating { key: key.clone() }),
+            Mate::Owner { name, uid } => (Some((name, uid)), Because::Creating { key: key.clone() }),
+            Mate::Stranger { machine, names } => (None, Because::CreatingUnowned { key: key.clone(), machine, names }),
+        };
+        let tells = match &because {
+            Because::CreatingUnowned { .. } => vec![nhc::mismatch(round.check, node, &because, self.now.wall)],
+            _ => Vec::new(),
+        };
         let sent = self.send(Effect::Create(Creation {
             key: key.clone(),
             plural: workshop.served.plural.clone(),
@@ -226,13 +257,14 @@ impl<'a> Draft<'a> {
                 check_uid: round.check.uid.clone(),
                 control_plane: quorum::concerns(self.world, node, self.now),
                 machine,
+                tells,
             },
         }));
         if sent && quorum::concerns(self.world, node, self.now) {
             self.starting.insert(None, node.name.clone());
         }
         match sent {
-            true => (Verdict::Start, Because::Creating { key }),
+            true => (Verdict::Start, because),
             false => (Verdict::Wait, Because::Queued),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{STALE_AFTER, World};
+use super::{MachineOfNode, STALE_AFTER, World};
 use crate::default_check::DefaultCheck;
 use crate::effect::EffectKey;
 use crate::facts::{Name, Node, ObjectKey, Signal, Source};
@@ -110,10 +110,14 @@ impl World {
                 }
                 self.unwritable.remove(&key.kind);
             }
-            (EffectKey::FindMachine(node), Answer::Done(Some(Fact::MachineOfNode { uid }))) => {
-                self.machine_found(node, Some(uid), sent_at, now);
+            (EffectKey::FindMachine(node), Answer::Done(Some(Fact::MachineOfNode { uid, node: named }))) => {
+                let found = match named {
+                    Some(named) if named == node => MachineOfNode::Own { uid },
+                    named => MachineOfNode::OfAnother { node: named },
+                };
+                self.machine_found(node, found, sent_at, now);
             }
-            (EffectKey::FindMachine(node), Answer::Missing) => self.machine_found(node, None, sent_at, now),
+            (EffectKey::FindMachine(node), Answer::Missing) => self.machine_found(node, MachineOfNode::Missing, sent_at, now),
             (EffectKey::FindMachine(_), _) => {}
             (EffectKey::Fetch(_), Answer::Done(Some(fact @ Fact::Whole { .. }))) => {
                 self.seen(fact, now);
@@ -205,9 +209,9 @@ impl World {
         }
     }
 
-    fn machine_found(&mut self, node: Name, uid: Option<Name>, sent_at: Mono, now: Now) {
+    fn machine_found(&mut self, node: Name, found: MachineOfNode, sent_at: Mono, now: Now) {
         self.machines.retain(|_, (at, _)| now.mono.since(*at) < STALE_AFTER);
-        self.machines.insert(node, (sent_at, uid));
+        self.machines.insert(node, (sent_at, found));
     }
 
     pub(super) fn settle(&mut self, about: ObjectKey, event: Name, answer: &Answer) {

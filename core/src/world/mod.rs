@@ -63,8 +63,8 @@ pub struct World {
     pub flights: Flights,
     /// When the last answered look at a node was sent, and whether it was there.
     looks: BTreeMap<(Option<ClusterKey>, Name), (Mono, bool)>,
-    /// The uid of each node's Machine, if there is one, and when we asked.
-    machines: BTreeMap<Name, (Mono, Option<Name>)>,
+    /// What each node names as its Machine, and when we asked.
+    machines: BTreeMap<Name, (Mono, MachineOfNode)>,
     /// Events that need no further attempt, by check, until the status that goes with them is written.
     settled: BTreeMap<ObjectKey, BTreeSet<Name>>,
     status_sent: BTreeMap<ObjectKey, StatusSent>,
@@ -99,6 +99,19 @@ struct Feed {
     fresh_since: Mono,
     /// While a list is under way: what it has not shown yet.
     unseen: Option<BTreeSet<Name>>,
+}
+
+/// The Machine that a node names as its own. A kubelet may name any; whose it is, the Machine says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MachineOfNode {
+    Missing,
+    Own {
+        uid: Name,
+    },
+    /// It names this node, or none.
+    OfAnother {
+        node: Option<Name>,
+    },
 }
 
 /// The last status that was sent for a check.
@@ -229,7 +242,8 @@ impl World {
             Effect::Create(creation) => {
                 self.flights.sent(effect.key(), now.mono);
                 match &creation.owner {
-                    Owner::Check { node, check_uid, .. } => {
+                    Owner::Check { node, check_uid, tells, .. } => {
+                        self.fleet.sent(effect.key(), tells);
                         self.creations.insert(creation.key.clone(), (check_uid.clone(), node.clone()));
                         let World { creations, flights, .. } = self;
                         creations.retain(|key, _| flights.may_have_happened(&EffectKey::Create(key.clone())));
@@ -410,8 +424,8 @@ impl World {
     }
 
     /// What was found when the node's Machine was last asked for, and when that was.
-    pub fn machine_of(&self, node: &str) -> Option<(Mono, Option<&Name>)> {
-        self.machines.get(node).map(|(at, uid)| (*at, uid.as_ref()))
+    pub fn machine_of(&self, node: &str) -> Option<&(Mono, MachineOfNode)> {
+        self.machines.get(node)
     }
 
     pub fn is_settled(&self, check: &ObjectKey, event: &str) -> bool {

@@ -15,7 +15,7 @@ use resus_core::facts::{
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, Record, Timing};
-use resus_core::nhc::CheckStatus;
+use resus_core::nhc::{CheckStatus, Event};
 use resus_core::plan::{Plan, plan};
 use resus_core::time::{Mono, Now, Wall};
 use resus_core::world::World;
@@ -58,8 +58,8 @@ pub struct Cluster {
     pub guards: BTreeMap<Name, Guard>,
     /// Leases of somebody else's leader.
     pub rivals: BTreeMap<Name, RivalLease>,
-    /// Uids of Machines, by namespace and name.
-    pub machines: BTreeMap<Name, Name>,
+    /// Uids of Machines, by namespace and name, and the nodes that they name.
+    pub machines: BTreeMap<Name, (Name, Option<Name>)>,
     /// Labels and annotations of nodes, beside those that all have.
     pub labels: BTreeMap<Name, Vec<(&'static str, &'static str)>>,
     pub annotations: BTreeMap<Name, Vec<(&'static str, &'static str)>>,
@@ -87,6 +87,7 @@ pub struct Cluster {
     pub signals: BTreeMap<Signal, SignalFact>,
     /// Signals that we may not read.
     pub forbidden: Vec<Signal>,
+    pub events: Vec<Event>,
     /// Nodes that are being deleted.
     pub leaving: BTreeSet<Name>,
 }
@@ -127,6 +128,7 @@ impl Cluster {
             taints: BTreeMap::new(),
             signals: BTreeMap::new(),
             forbidden: Vec::new(),
+            events: Vec::new(),
             leaving: BTreeSet::new(),
         };
         let template = template();

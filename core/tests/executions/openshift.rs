@@ -4,6 +4,7 @@ use resus_core::decision::Because;
 use resus_core::facts::{
     Budget, Guard, Kind, MACHINE_ANNOTATION, Object, ObjectKey, Requirement, Selector, Signal, SignalFact, Source, Status, Step,
 };
+use resus_core::reasons;
 
 use crate::checks::{because, control_plane, exist, name, reboot, settled};
 use crate::model::{Cluster, Fate, template};
@@ -72,7 +73,7 @@ fn a_machine_beside_the_template_owns_the_remediation_too() {
     {
         let mut cluster = settled();
         if exists {
-            cluster.machines.insert(machine.into(), "uid-of-m1".into());
+            cluster.machines.insert(machine.into(), ("uid-of-m1".into(), Some(name("n1"))));
         }
         cluster.annotations.insert(name("n1"), vec![(MACHINE_ANNOTATION, machine)]);
         cluster.set_broken(&name("n1"), true);
@@ -82,11 +83,29 @@ fn a_machine_beside_the_template_owns_the_remediation_too() {
     }
 }
 
+/// H8: a kubelet names any Machine as its own, and Metal3 power-cycles the host of the Machine that owns a remediation.
+#[test]
+fn a_machine_of_another_node_owns_nothing() {
+    for named in [Some(name("n2")), None] {
+        let mut cluster = settled();
+        cluster.machines.insert("default/m2".into(), ("uid-of-m2".into(), named.clone()));
+        cluster.annotations.insert(name("n1"), vec![(MACHINE_ANNOTATION, "default/m2")]);
+        cluster.set_broken(&name("n1"), true);
+        cluster.run_well(8_000);
+        let object = &cluster.objects[&reboot("n1")];
+        assert_eq!(object.owners.len(), 1, "the check, and nobody else: {:?}", object.owners);
+        let told: Vec<_> = cluster.events.iter().filter(|event| event.reason == reasons::EVENT_MACHINE_MISMATCH).collect();
+        let [event] = told.as_slice() else { panic!("{named:?} is told once: {told:?}") };
+        let says = if named.is_some() { "names Node n2" } else { "names no Node" };
+        assert!(event.warning && event.message.contains("default/m2") && event.message.ends_with(says), "{}", event.message);
+    }
+}
+
 /// Metal3 would not know which host it is about.
 #[test]
 fn nothing_is_created_without_an_owner_that_cannot_be_asked_for() {
     let mut cluster = settled();
-    cluster.machines.insert("default/m1".into(), "uid-of-m1".into());
+    cluster.machines.insert("default/m1".into(), ("uid-of-m1".into(), Some(name("n1"))));
     cluster.annotations.insert(name("n1"), vec![(MACHINE_ANNOTATION, "default/m1")]);
     cluster.set_broken(&name("n1"), true);
     for _ in 0..20 {

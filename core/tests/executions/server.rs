@@ -70,7 +70,7 @@ impl Cluster {
                 None => Answer::Missing,
             },
             Effect::FindMachine { namespace, name, .. } => match self.machines.get(&*format!("{namespace}/{name}")) {
-                Some(uid) => Answer::Done(Some(Fact::MachineOfNode { uid: uid.clone() })),
+                Some((uid, node)) => Answer::Done(Some(Fact::MachineOfNode { uid: uid.clone(), node: node.clone() })),
                 None => Answer::Missing,
             },
             Effect::Unconfirm { node } => {
@@ -95,7 +95,11 @@ impl Cluster {
             }
             Effect::Discover { api_version } => Answer::Done(Some(self.kinds(api_version))),
             Effect::ServerVersion => Answer::Done(Some(Fact::Server { version: self.server.clone() })),
-            Effect::Emit(_) => Answer::Done(None),
+            Effect::Emit(event) if self.events.iter().any(|known| known.name == event.name) => Answer::Exists,
+            Effect::Emit(event) => {
+                self.events.push(event.clone());
+                Answer::Done(None)
+            }
             Effect::Status { version, .. } if *version != self.check.version => Answer::Conflict,
             Effect::Status { status, .. } => {
                 self.check.status = status.clone();

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::boards::{self, Post};
-use super::{Meta, NameOnly, invalid, wall};
+use super::{Meta, NameOnly, Names, invalid, wall};
 use crate::names;
 
 pub fn machine(json: &[u8], dialect: Dialect) -> serde_json::Result<Machine> {
@@ -51,6 +51,18 @@ pub fn machine(json: &[u8], dialect: Dialect) -> serde_json::Result<Machine> {
         labels: metadata.labels.unwrap_or_default().into_iter().collect(),
         uid: metadata.uid.into(),
     })
+}
+
+/// Of a Machine of OpenShift that a Node names: its uid, and which Node it names itself.
+pub fn machine_of_node(json: &[u8]) -> serde_json::Result<Fact> {
+    #[derive(Deserialize)]
+    struct View {
+        metadata: Names,
+        status: Option<StatusView>,
+    }
+    let View { metadata, status } = serde_json::from_slice(json)?;
+    let node = status.and_then(|status| status.node_ref?.name).filter(|name| is_name(name));
+    Ok(Fact::MachineOfNode { uid: metadata.uid.into(), node: node.map(Into::into) })
 }
 
 #[derive(Default, Deserialize)]

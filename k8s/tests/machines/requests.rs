@@ -9,7 +9,7 @@ use resus_core::nhc::Event;
 use resus_core::time::Wall;
 use resus_k8s::feed::{self, Line};
 use resus_k8s::names::Places;
-use resus_k8s::observe::Keep;
+use resus_k8s::observe::{Keep, machine_of_node};
 use resus_k8s::{answer, encode};
 use serde_json::{Value, json};
 
@@ -211,7 +211,17 @@ fn answers_show_what_became_of_it() {
     assert!(matches!(cycled, Some(Fact::Machine(_))));
     assert_eq!(answer(&Effect::DeleteMachine { machine: target(dialect), tells: Vec::new() }), None);
     let found = answer(&Effect::FindMachine { node: "node-1".into(), namespace: "n".into(), name: "m".into() });
-    assert_eq!(found, Some(Fact::MachineOfNode { uid: "u".into() }));
+    assert_eq!(found, Some(Fact::MachineOfNode { uid: "u".into(), node: None }));
+    for (status, named) in [
+        (json!({"nodeRef": {"name": "node-1"}}), Some("node-1")),
+        (json!({"nodeRef": {"name": "no name"}}), None),
+        (json!({"nodeRef": null}), None),
+        (Value::Null, None),
+    ] {
+        let machine = json!({"metadata": {"name": "m", "uid": "u"}, "status": status});
+        let node = named.map(Into::into);
+        assert_eq!(machine_of_node(machine.to_string().as_bytes()).unwrap(), Fact::MachineOfNode { uid: "u".into(), node });
+    }
     let looked = answer(&Effect::Look { cluster: Some(cluster()), node: "m".into() });
     assert!(matches!(looked, Some(Fact::Node(_))));
 }

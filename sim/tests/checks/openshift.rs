@@ -90,7 +90,7 @@ fn a_machine_beside_the_template_owns_the_remediation_too() {
             story.add_namespace(namespace);
         }
         let body = json!({"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine",
-            "metadata": {"name": "m1", "namespace": namespace}});
+            "metadata": {"name": "m1", "namespace": namespace}, "status": {"nodeRef": {"name": "n1"}}});
         story.create(&machines(namespace), &body);
         let annotation = json!({"machine.openshift.io/machine": format!("{namespace}/m1")});
         story.patch(&format!("{NODES}/n1"), &json!({"metadata": {"annotations": annotation}}));

@@ -177,7 +177,7 @@ impl Story {
         }
         let (because, state) = match (verdict, &because) {
             // That it creates something is no reason; that its time is over is.
-            (Verdict::Start, Because::Creating { .. }) => match self.found.get(&node) {
+            (Verdict::Start, Because::Creating { .. } | Because::CreatingUnowned { .. }) => match self.found.get(&node) {
                 Some(found) => (Because::Expired(found.clone()), None),
                 None => (because, None),
             },
