@@ -305,7 +305,7 @@ impl Because {
             | Because::NoController
             | Because::StillPowerCycled
             | Because::OwnerNotDone
-            | Because::Unjudged(Unjudged::Misnamed)
+            | Because::Unjudged(Unjudged::Misnamed | Unjudged::AnotherHost { .. })
             | Because::NodeLeaving
             | Because::DryRun { .. } => true,
             // Only nodes of the control plane need to know of etcd.

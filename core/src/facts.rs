@@ -51,8 +51,36 @@ pub struct Node {
     pub taints: Box<[Taint]>,
     pub boot_id: Box<str>,
     pub kubelet_version: Box<str>,
+    pub provider_id: Option<ProviderId>,
     pub unschedulable: bool,
     pub deleting: bool,
+}
+
+/// By which the infrastructure knows the host of a Node, or of a Machine: `spec.providerID`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ProviderId(Name);
+
+/// In bytes: twice what the longest that clouds give need.
+const PROVIDER_ID_MAX: usize = 512;
+
+impl ProviderId {
+    /// Empty is as good as absent.
+    pub fn new(text: &str) -> Option<ProviderId> {
+        let kept = text.char_indices().find(|(at, _)| *at > PROVIDER_ID_MAX).map_or(text, |(at, _)| &text[..at]);
+        (!text.is_empty()).then(|| ProviderId(kept.into()))
+    }
+
+    /// Of one host? What is too long to be kept is not known well enough for that. Azure writes the same id in upper and in
+    /// lower case.
+    pub fn is_of_the_host_of(&self, other: &ProviderId) -> bool {
+        self.0.len() <= PROVIDER_ID_MAX && self.0.eq_ignore_ascii_case(&other.0)
+    }
+}
+
+impl fmt::Display for ProviderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Plain(&self.0).fmt(f)
+    }
 }
 
 impl Node {
@@ -70,6 +98,7 @@ impl Node {
             taints,
             boot_id,
             kubelet_version,
+            provider_id,
             unschedulable,
             deleting,
         } = self;
@@ -81,6 +110,7 @@ impl Node {
             && *name == other.name
             && *boot_id == other.boot_id
             && *kubelet_version == other.kubelet_version
+            && *provider_id == other.provider_id
             && *unschedulable == other.unschedulable
             && *deleting == other.deleting
     }
@@ -628,6 +658,25 @@ mod tests {
         ] {
             assert_eq!(threshold.allowed(targets, Limit::Shut), allowed, "{threshold:?} of {targets}");
         }
+    }
+
+    #[test]
+    fn provider_ids_are_of_one_host_where_they_say_the_same() {
+        let id = |text: &str| ProviderId::new(text).expect("it is not empty");
+        let (longest, too_long) = ("x".repeat(PROVIDER_ID_MAX), "x".repeat(PROVIDER_ID_MAX + 1));
+        for (one, other, same) in [
+            ("aws:///z/i-1", "aws:///z/i-1", true),
+            ("aws:///z/i-1", "aws:///z/i-2", false),
+            ("azure:///subscriptions/1/resourceGroups/MC_a", "azure:///subscriptions/1/resourcegroups/mc_a", true),
+            (&*longest, &*longest, true),
+            (&*too_long, &*too_long, false),
+        ] {
+            assert_eq!(id(one).is_of_the_host_of(&id(other)), same, "{one} {other}");
+        }
+        assert_eq!(ProviderId::new(""), None);
+        // Of a text without an end no more is kept than shows that it is too long.
+        let ProviderId(kept) = id(&"\u{fc}".repeat(100_000));
+        assert!(kept.len() <= PROVIDER_ID_MAX + 4, "{} bytes", kept.len());
     }
 
     #[test]

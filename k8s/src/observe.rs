@@ -23,7 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::escalate::TEMPLATE_SUFFIX;
 use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
-    Body, Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnerRef, READY, Rival,
+    Body, Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnerRef, ProviderId, READY, Rival,
     RivalLease, Taint, Version,
 };
 use resus_core::input::Fact;
@@ -280,6 +280,8 @@ struct NodeMeta<'a> {
 struct NodeSpecView {
     #[serde(default)]
     unschedulable: bool,
+    #[serde(default, rename = "providerID")]
+    provider_id: Option<Box<str>>,
     #[serde(default)]
     taints: Option<Vec<TaintView>>,
 }
@@ -353,6 +355,7 @@ impl NodeView<'_> {
             taints: taints.collect(),
             boot_id: status.node_info.boot_id,
             kubelet_version: status.node_info.kubelet_version,
+            provider_id: spec.provider_id.as_deref().and_then(ProviderId::new),
             unschedulable: spec.unschedulable,
             deleting: metadata.deletion_timestamp.is_some(),
         })

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::facts::{Amount, Condition, Invalid, Kind, Labels, Name, Object, ObjectKey, Rule, Selector, Status, Version};
+use crate::facts::{Amount, Condition, Invalid, Kind, Labels, Name, Object, ObjectKey, ProviderId, Rule, Selector, Status, Version};
 use crate::text::is_name;
 use crate::time::Wall;
 
@@ -151,6 +151,7 @@ pub struct Machine {
     pub parts: Box<[(Box<str>, Box<str>)]>,
     /// `status.nodeRef.name`.
     pub node: Option<Name>,
+    pub provider_id: Option<ProviderId>,
     /// OpenShift: its phase is Failed.
     pub failed: bool,
     /// OpenShift: `status.lastUpdated`.

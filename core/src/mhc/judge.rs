@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::facts::{Condition, Name, Rule, Status};
+use crate::facts::{Condition, Name, Node, ProviderId, Rule, Status};
 use crate::health::Known;
 use crate::mhc::facts::{Cluster, Flavour, Machine, MachinePolicy};
 use crate::mhc::status::GoStyle;
@@ -77,7 +77,7 @@ impl fmt::Display for Finding {
 }
 
 /// Why nothing is said about a machine, so that it counts as not healthy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Unjudged {
     /// It has no node, and how long that takes is not judged.
     NoNode,
@@ -90,6 +90,11 @@ pub enum Unjudged {
     Unreadable,
     /// What is written as the name of its node is none.
     Misnamed,
+    /// The Node that it names is of another host than it says of itself.
+    AnotherHost {
+        machine: ProviderId,
+        node: ProviderId,
+    },
     /// It has been asked to be power-cycled.
     PowerCycling,
 }
@@ -104,6 +109,12 @@ impl fmt::Display for Unjudged {
             Unjudged::NotHeard => "not enough is known of its Node",
             Unjudged::Unreadable => "its Node's object cannot be read",
             Unjudged::Misnamed => "its status.nodeRef.name is not the name of a Node: names have at most 253 lower-case letters, digits, dashes and dots",
+            Unjudged::AnotherHost { machine, node } => {
+                return write!(
+                    f,
+                    "its spec.providerID and that of the Node that its status.nodeRef names are not the same, so that they are not one host: {machine} and {node}"
+                );
+            }
             Unjudged::PowerCycling => "it is being power-cycled, by the annotation host.metal3.io/external-remediation",
         })
     }
@@ -134,6 +145,12 @@ pub fn judge(
     now: Now,
 ) -> Judgement {
     let at_once = |finding: Finding| Judgement::Unhealthy { findings: vec![finding], due_at: Mono(i64::MIN) };
+    // Whoever writes Machines could have any node repaired otherwise, also by asking for it.
+    if let NodeOf::Known(known) = node
+        && let Some(another) = another_host(machine, &known.node)
+    {
+        return Judgement::Unjudged(another);
+    }
     match machine.place.flavour {
         Flavour::ClusterApi if machine.marks.remediate => return at_once(Finding::Asked),
         Flavour::OpenShift if machine.failed => return at_once(Finding::Failed),
@@ -180,6 +197,12 @@ pub fn judge(
         Some(due_at) => Judgement::Pending { due_at },
         None => well(machine, node),
     }
+}
+
+/// Is the node that it names of another host? Only where both say which one they are.
+pub fn another_host(machine: &Machine, node: &Node) -> Option<Unjudged> {
+    let (machine, node) = (machine.provider_id.as_ref()?, node.provider_id.as_ref()?);
+    (!machine.is_of_the_host_of(node)).then(|| Unjudged::AnotherHost { machine: machine.clone(), node: node.clone() })
 }
 
 /// No rule says anything against it.

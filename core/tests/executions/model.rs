@@ -222,6 +222,7 @@ impl Cluster {
                 .collect(),
             boot_id: "b".into(),
             kubelet_version: self.kubelets.get(name).map_or("v1", |version| version).into(),
+            provider_id: None,
             unschedulable: false,
             deleting: self.leaving.contains(name),
         }

@@ -7,6 +7,7 @@ use resus_core::facts::{Amount, Invalid, Source, Status};
 use resus_core::input::{Fact, Gone, Input};
 use resus_core::mhc::facts::{Access, Budget, CLUSTER_LABEL, CONTROL_PLANE_MACHINE_LABEL, ClusterKey, Dialect, Repair, Sign};
 use resus_core::plan::plan;
+use resus_core::time::Wall;
 
 use crate::facts::{check, node};
 use crate::model::{CHECK, Fleet};
@@ -41,9 +42,11 @@ fn nodes_of_the_same_name_in_two_clusters_are_never_mixed_up() {
     let (mut fleet, _) = remote(2);
     let red = fleet.add_cluster("red", 0..1);
     // Of the same name as in the other cluster, and as in this one.
-    fleet.tell(Input::Seen(Fact::Node(node(0, resus_core::time::Wall(0)))));
+    fleet.tell(Input::Seen(Fact::Node(node(0, Wall(0)))));
     let labels = [(CLUSTER_LABEL, "red")].into_iter().collect();
-    fleet.change("m1", |machine| (machine.labels, machine.node) = (labels, Some("n0".into())));
+    fleet.change("m1", |machine| {
+        (machine.labels, machine.node, machine.provider_id) = (labels, Some("n0".into()), node(0, Wall(0)).provider_id);
+    });
     fleet.add_check(named("red", "red"));
     fleet.settle();
     fleet.ready(Some(&red), "n0", Status::False);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resus_core::facts::{
-    Check, Condition, Invalid, Kind, Labels, Node, Object, ObjectKey, Rival, RivalLease, Rule, Selector, Status, Version,
+    Check, Condition, Invalid, Kind, Labels, Node, Object, ObjectKey, ProviderId, Rival, RivalLease, Rule, Selector, Status, Version,
 };
 use resus_core::input::Fact;
 use resus_core::mhc::facts::{
@@ -97,6 +97,7 @@ pub fn machine(dialect: Dialect, n: usize, created_at: Wall) -> Machine {
         has_controller: true,
         parts: [].into(),
         node: Some(format!("n{n}").into()),
+        provider_id: ProviderId::new(&format!("cloud:///{n}")),
         failed: false,
         updated_at: Some(created_at),
         conditions: [].into(),
@@ -117,6 +118,7 @@ pub fn node(n: usize, since: Wall) -> Node {
         taints: [].into(),
         boot_id: "b".into(),
         kubelet_version: "v1".into(),
+        provider_id: ProviderId::new(&format!("cloud:///{n}")),
         unschedulable: false,
         deleting: false,
     }

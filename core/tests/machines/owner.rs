@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use resus_core::decision::Because;
 use resus_core::effect::Effect;
-use resus_core::facts::{Amount, Claim, Rule, Status};
+use resus_core::facts::{Amount, Claim, ProviderId, Rule, Status};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::mhc::facts::{Budget, Dialect, Repair, Sign, Slot, Style};
 use resus_core::plan::plan;
@@ -37,6 +37,30 @@ fn what_is_no_name_of_a_node_is_neither_gone_nor_healthy() {
             fleet.message("RemediationHeld").starts_with("m1: its status.nodeRef.name is not the name of a Node"),
             "{garbled}"
         );
+    }
+}
+
+/// M12: whoever writes Machines could have any node repaired by naming it, and also by asking for it.
+#[test]
+fn a_machine_of_another_host_than_its_node_is_not_judged() {
+    for asks in [false, true] {
+        let mut fleet = owned(3);
+        fleet.change("m1", |machine| {
+            machine.provider_id = ProviderId::new("cloud:///tenant");
+            machine.marks.remediate = asks;
+        });
+        fleet.breaks("n1");
+        fleet.breaks("n2");
+        fleet.wait(400);
+        assert_eq!(fleet.all_asked(), ["m2"], "{asks}");
+        assert_eq!(fleet.status().healthy, Some(1), "it is not called healthy either");
+        let told = fleet.message("RemediationHeld");
+        assert!(told.contains("cloud:///tenant and cloud:///1"), "both are named: {told}");
+        // Where only one of them says which host it is, that is no contradiction.
+        fleet.change("m1", |machine| machine.provider_id = None);
+        fleet.wait(2);
+        assert_eq!(fleet.all_asked(), ["m1", "m2"], "{asks}");
+        assert_eq!(fleet.condition("RemediationHeld"), None);
     }
 }
 

@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use resus_core::facts::Version;
+use resus_core::facts::{ProviderId, Version};
 use resus_core::input::Fact;
 use resus_core::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Flavour, Machine, Marks, Place};
 use resus_core::text::{Plain, is_name};
@@ -40,6 +40,7 @@ pub fn machine(json: &[u8], dialect: Dialect) -> serde_json::Result<Machine> {
         deleting: metadata.deletion_timestamp.is_some(),
         marks: marks(&metadata),
         has_controller: metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true)),
+        provider_id: spec.as_ref().and_then(|spec| ProviderId::new(spec.provider_id.as_deref()?)),
         parts: spec.map_or_else(Box::default, |spec| spec.parts(&metadata.name)),
         // Of what is none, no more is kept than is needed to see that.
         node: node.map(|name| if is_name(&name) { name.into() } else { Plain(&name).to_string().into() }),
@@ -76,6 +77,8 @@ struct StatusView {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SpecView {
+    #[serde(rename = "providerID")]
+    provider_id: Option<Box<str>>,
     infrastructure_ref: Option<PartView>,
     bootstrap: Option<Bootstrap>,
 }

@@ -1,11 +1,11 @@
 //! Machines as they are read, and the status of their checks as it is written and read again.
 
 use resus_core::effect::{Effect, Target};
-use resus_core::facts::Status;
+use resus_core::facts::{ProviderId, Status};
 use resus_core::input::{Answer, Fact};
 use resus_core::mhc::facts::{Dialect, Machine, MachineCheck, MachineCheckStatus, Marks, Posted, Style};
 use resus_core::time::Wall;
-use resus_k8s::observe;
+use resus_k8s::observe::{self, Keep};
 use serde_json::{Value, json};
 
 use crate::specs::with;
@@ -80,6 +80,22 @@ fn only_openshift_has_phases_that_count() {
     assert_eq!((read.failed, read.updated_at), (false, None));
     for no_node in [json!({}), json!({"nodeRef": null}), json!({"nodeRef": {}}), json!({"nodeRef": {"name": ""}})] {
         assert_eq!(machine(Dialect::V1beta1, &json!({}), &no_node).node, None, "{no_node}");
+    }
+}
+
+#[test]
+fn machines_and_nodes_say_which_host_they_are() {
+    for (spec, id) in [
+        (json!({"providerID": "cloud:///1"}), ProviderId::new("cloud:///1")),
+        (json!({"providerID": ""}), None),
+        (json!({"providerID": null}), None),
+        (json!({}), None),
+    ] {
+        let object = json!({"metadata": {"name": "m", "namespace": "n"}, "spec": spec}).to_string();
+        for dialect in [Dialect::V1alpha3, Dialect::V1beta1, Dialect::V1beta2, Dialect::OpenShift] {
+            assert_eq!(observe::machine(object.as_bytes(), dialect).expect("it can be read").provider_id, id, "{spec}");
+        }
+        assert_eq!(observe::node(object.as_bytes(), &Keep::default()).expect("it can be read").provider_id, id, "{spec}");
     }
 }
 

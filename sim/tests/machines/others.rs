@@ -7,7 +7,7 @@ use resus_sim::scenario::{Flags, template};
 use serde_json::{Value, json};
 
 use crate::check::Check;
-use crate::story::{ALL, HERE, POOL, Story, WORKERS, metal3};
+use crate::story::{ALL, HERE, NODES, POOL, Story, WORKERS, metal3};
 
 const NOBODY: [&str; 0] = [];
 const THEIRS: &str = "/apis/coordination.k8s.io/v1/namespaces/capi-system/leases";
@@ -197,6 +197,27 @@ fn a_machine_that_a_check_watches_over_is_not_for_the_check_of_its_node() {
     assert_eq!((remediated_nodes(&mut story), story.remediations()), (vec![], vec!["m1".to_owned()]));
     let status = story.get(&format!("{NODE_CHECKS}/nodes")).expect("it exists")["status"].clone();
     assert!(status.to_string().contains("MachineHealthCheck fleet/workers"), "{status}");
+}
+
+/// M12: a tenant's Machine could keep any node from being repaired, by naming it.
+#[test]
+fn a_machine_of_another_host_does_not_keep_a_node_from_the_check_of_nodes() {
+    let mut story = Story::of(Dialect::OpenShift, 4);
+    story.add_template();
+    add_check_of_nodes(&mut story);
+    story.add_check(WORKERS, &Check { timeout: 60, ..Check::with_template() });
+    for (of_machine, n) in [("m1", 1), ("n2", 2)] {
+        let id = |text: String| json!({"spec": {"providerID": format!("cloud:///{text}")}});
+        story.patch(&story.machine_path(&format!("m{n}")), &id(of_machine.to_owned()));
+        story.patch(&format!("{NODES}/n{n}"), &id(format!("n{n}")));
+    }
+    story.run(5 * SECOND);
+    story.breaks("n1");
+    story.breaks("n2");
+    story.run(10 * MINUTE);
+    assert_eq!((remediated_nodes(&mut story), story.remediations()), (vec!["n1".to_owned()], vec!["m2".to_owned()]));
+    let told = story.message(WORKERS, "RemediationHeld");
+    assert!(told.contains("cloud:///m1 and cloud:///n1"), "{told}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::facts::{Kind, Name, Object, ObjectKey, Rival, Source};
 use crate::mhc::budget::{self, Room, Tally};
 use crate::mhc::facts::{Budget, Cluster, ClusterKey, Flavour, Machine, MachineCheck, MachinePolicy, Repair};
 use crate::mhc::fleet::Region;
-use crate::mhc::judge::{Judgement, NodeOf, judge};
+use crate::mhc::judge::{Judgement, NodeOf, another_host, judge};
 use crate::mhc::status::Findings;
 use crate::time::Mono;
 use crate::world::World;
@@ -395,5 +395,10 @@ pub fn machines_here(world: &World) -> BTreeMap<&Name, &Machine> {
         Flavour::ClusterApi => !has_clusters || machine.cluster().is_none(),
         Flavour::OpenShift => true,
     };
-    world.fleet.machines.values().filter(is_here).filter_map(|machine| Some((machine.node.as_ref()?, machine))).collect()
+    // Whoever writes Machines could otherwise keep any node from being repaired by the checks of nodes.
+    let is_on_another_host = |machine: &Machine, node: &Name| {
+        world.nodes.get(node).is_some_and(|known| another_host(machine, &known.node).is_some())
+    };
+    let here = world.fleet.machines.values().filter(is_here).filter_map(|machine| Some((machine.node.as_ref()?, machine)));
+    here.filter(|(node, machine)| !is_on_another_host(machine, node)).collect()
 }

@@ -26,6 +26,11 @@ fn outcome(verdict: Verdict, because: Because) -> Outcome {
 impl<'a> Draft<'a> {
     pub(super) fn decide_machine(&mut self, round: &Round<'a>, subject: &Subject<'a>) -> Outcome {
         let is_unhealthy = matches!(subject.judgement, Judgement::Unhealthy { .. });
+        let keep_or_wait = if subject.is_idle() { Verdict::Wait } else { Verdict::Keep };
+        // Whoever takes care of the node that it names does so for another host.
+        if let Judgement::Unjudged(why @ Unjudged::AnotherHost { .. }) = &subject.judgement {
+            return outcome(keep_or_wait, Because::Unjudged(why.clone()));
+        }
         if let Some(owner) = self.other_owner(round.check, subject) {
             let verdict = if is_unhealthy { Verdict::Hold } else { Verdict::Leave };
             return outcome(verdict, if is_unhealthy { Because::Overlapping { owner } } else { Because::Healthy });
@@ -43,7 +48,6 @@ impl<'a> Draft<'a> {
         if !is_unhealthy {
             self.find_out_machine(round, subject);
         }
-        let keep_or_wait = if subject.is_idle() { Verdict::Wait } else { Verdict::Keep };
         match &subject.judgement {
             Judgement::Healthy => self.recover_machine(round, subject),
             Judgement::Pending { due_at } => {
@@ -52,7 +56,7 @@ impl<'a> Draft<'a> {
                 outcome(keep_or_wait, Because::MachinePending)
             }
             Judgement::Unjudged(Unjudged::PowerCycling) => self.stop_power_cycle(round, subject),
-            Judgement::Unjudged(why) => outcome(keep_or_wait, Because::Unjudged(*why)),
+            Judgement::Unjudged(why) => outcome(keep_or_wait, Because::Unjudged(why.clone())),
             Judgement::Unhealthy { findings, due_at } => self.repair_machine(round, subject, findings, *due_at),
         }
     }

@@ -85,7 +85,7 @@ impl Stage {
     async fn make_machine(&self, n: usize) -> Result<()> {
         let labels = json!({"pool": "bench", "cluster.x-k8s.io/set-name": "bench", "cluster.x-k8s.io/deployment-name": "bench"});
         let spec = json!({
-            "providerID": format!("test:///zone-a/{}", name(n)), "version": "v1.36.0",
+            "providerID": format!("cloud:///zone/{n}"), "version": "v1.36.0",
             "bootstrap": {"dataSecretName": name(n)},
             "infrastructureRef": {"apiVersion": "infrastructure.test/v1", "kind": "TestMachine", "name": name(n)},
         });
