@@ -538,6 +538,8 @@ pub enum SignalFact {
         what: Name,
         /// Since when, and for how long at most, where it says so.
         lasts: Option<(Wall, Duration)>,
+        /// Whose matter it is; none: not that of single nodes.
+        nodes: Box<[Name]>,
     },
 }
 

@@ -105,6 +105,8 @@ pub struct Findings {
     pub clamped: bool,
     /// Is the cluster being upgraded? None: what stood there stays.
     pub upgrading: Option<StatusCondition>,
+    /// One is seen for longer than upgrades take.
+    pub upgrade_takes_long: bool,
 }
 
 /// A node that is listed as unhealthy.
@@ -170,6 +172,10 @@ fn conditions(check: &Check, findings: &Findings, now: Wall) -> Vec<StatusCondit
         conditions.push(condition(check, reasons::THRESHOLD_CLAMPED, Status::True, reasons::ABOVE_ALL, message, now));
     }
     conditions.extend(findings.upgrading.as_ref().or_else(|| known(check, reasons::UPGRADING)).cloned());
+    if findings.upgrade_takes_long {
+        let message = "an upgrade has been seen for more than two hours without a break, and nothing is repaired meanwhile: see the condition Upgrading for what shows it".to_owned();
+        conditions.push(condition(check, reasons::UPGRADE_TAKES_LONG, Status::True, reasons::MORE_THAN_TWO_HOURS, message, now));
+    }
     let storm = match findings.storm {
         Some(Storm::NotWatched) => return conditions,
         Some(Storm::Calm) => [(Status::False, "no storm"), (Status::False, "no storm")],
@@ -337,6 +343,7 @@ fn flips(check: &Check, desired: &CheckStatus, now: Wall) -> Vec<Event> {
         let (warning, reason) = match (&*condition.kind, &condition.status) {
             (reasons::DISABLED, Status::True) => (true, reasons::EVENT_DISABLED),
             (reasons::DISABLED, _) => (false, reasons::EVENT_ENABLED),
+            (reasons::UPGRADE_TAKES_LONG, _) => (true, reasons::UPGRADE_TAKES_LONG),
             (reasons::LEASE_IGNORED, _) => (true, reasons::LEASE_IGNORED),
             (reasons::THRESHOLD_CLAMPED, _) => (true, reasons::EVENT_THRESHOLD_CLAMPED),
             (reasons::STORM_ACTIVE, Status::True) => (true, reasons::EVENT_STORM_STARTED),

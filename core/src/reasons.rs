@@ -28,6 +28,10 @@ pub const THRESHOLD_CHANGE: &str = "HealthyNodeThresholdChange";
 /// Ours: is the cluster being upgraded? Remembers over restarts when versions changed last.
 pub const UPGRADING: &str = "Upgrading";
 
+/// Ours, only while it is True, and the reason of its event: somebody should look whether it goes on at all.
+pub const UPGRADE_TAKES_LONG: &str = "UpgradeTakesLong";
+pub const MORE_THAN_TWO_HOURS: &str = "MoreThanTwoHours";
+
 /// Reasons of `Disabled`.
 pub const ENABLED_REASON: &str = "NodeHealthCheckEnabled";
 pub const TEMPLATE_NOT_FOUND: &str = "RemediationTemplateNotFound";

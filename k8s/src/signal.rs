@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::facts::{Name, Signal, SignalFact};
 use resus_core::input::Fact;
+use resus_core::text::is_name;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -19,6 +20,8 @@ pub const KURED_NAME: &str = "kured";
 
 /// Nodes that are named in one sentence.
 const NAMED_MAX: usize = 3;
+/// Nodes of one sign that are kept one by one: more than anybody upgrades at once.
+const NODES_MAX: usize = 100;
 
 pub fn signal(json: &[u8], signal: Signal) -> serde_json::Result<Fact> {
     #[derive(Deserialize)]
@@ -95,7 +98,7 @@ fn kured_lock(annotation: &Value) -> SignalFact {
     }
     let all: Option<Vec<_>> = locks.iter().map(lasts).collect();
     let last = all.and_then(|all| all.into_iter().max_by_key(|(since, lasts_for)| since.after(*lasts_for)));
-    SignalFact::Busy { what: format!("kured's lock is held by {}", some_of(&names)).into(), lasts: last }
+    SignalFact::Busy { what: format!("kured's lock is held by {}", some_of(&names)).into(), lasts: last, nodes: nodes(&names) }
 }
 
 fn plan(name: &str, namespace: Option<&str>, status: &Value) -> SignalFact {
@@ -103,8 +106,17 @@ fn plan(name: &str, namespace: Option<&str>, status: &Value) -> SignalFact {
     if applying.is_empty() || condition(status, "Complete") == Some("True") {
         return SignalFact::Quiet;
     }
-    let nodes: Vec<&str> = applying.iter().map(|node| node.as_str().unwrap_or("?")).collect();
-    busy(format!("the Plan {} is applied to {}", full_name(name, namespace), some_of(&nodes)))
+    let names: Vec<&str> = applying.iter().map(|node| node.as_str().unwrap_or("?")).collect();
+    let what = format!("the Plan {} is applied to {}", full_name(name, namespace), some_of(&names));
+    SignalFact::Busy { what: what.into(), lasts: None, nodes: nodes(&names) }
+}
+
+/// None where not all of them can be nodes: what is not understood is a sign as long as it stands.
+fn nodes(names: &[&str]) -> Box<[Name]> {
+    match names.len() <= NODES_MAX && names.iter().all(|name| is_name(name)) {
+        true => names.iter().map(|name| Name::from(*name)).collect(),
+        false => [].into(),
+    }
 }
 
 fn some_of(names: &[&str]) -> String {
@@ -120,5 +132,5 @@ fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a str> {
 }
 
 fn busy(what: String) -> SignalFact {
-    SignalFact::Busy { what: what.into(), lasts: None }
+    SignalFact::Busy { what: what.into(), lasts: None, nodes: [].into() }
 }

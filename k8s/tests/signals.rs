@@ -72,7 +72,16 @@ fn kureds_lock_is_held_until_it_is_gone_or_over() {
         ),
     ] {
         let what = format!("kured's lock is held by {said}").into();
-        assert_eq!(says(Signal::Kured, &kured(&json!(lock.to_string()))), SignalFact::Busy { what, lasts }, "{lock}");
+        let SignalFact::Busy { what: is, lasts: for_long, nodes } = says(Signal::Kured, &kured(&json!(lock.to_string()))) else {
+            panic!("{lock} is a lock")
+        };
+        assert_eq!((is, for_long), (what, lasts), "{lock}");
+        assert_eq!(&*nodes[0], &said[..said.find(',').unwrap_or(said.len())], "{lock}");
+    }
+    // Not all of these can be nodes, or are too many to be.
+    for odd in [several(json!([{"nodeID": "n1"}, {"nodeID": "no name"}])), several(json!(vec![json!({"nodeID": "n1"}); 101]))] {
+        let said = says(Signal::Kured, &kured(&json!(odd.to_string())));
+        assert!(matches!(&said, SignalFact::Busy { nodes, .. } if nodes.is_empty()), "{said:?}");
     }
     for free in [json!({"metadata": {"name": "kured"}}), json!({"metadata": {"name": "kured", "annotations": null}})] {
         assert_eq!(what(Signal::Kured, &free), None);

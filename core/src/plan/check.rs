@@ -11,10 +11,11 @@ use crate::flight::Clearance;
 use crate::gate::{self, Storm, Tally};
 use crate::health::{Health, Known, assess};
 use crate::hold;
-use crate::nhc::{Findings, Found, Remediation, UnhealthyNode};
+use crate::nhc::{Findings, Found, Remediation, StatusCondition, UnhealthyNode};
+use crate::reasons;
 use crate::repeat::Recent;
 use crate::time::Wall;
-use crate::upgrade::{self, Upgrading};
+use crate::upgrade::{self, Sign, Upgrading};
 use crate::world::World;
 
 /// A check, and what holds for all of its nodes.
@@ -93,8 +94,8 @@ impl<'a> Draft<'a> {
             Ok(workshops) => (workshops, None),
             Err(because) => (Vec::new(), Some(because)),
         };
-        let nodes: Vec<&Known> = targets.iter().map(|target| target.known).collect();
-        let upgrading = upgrade::upgrading(self.world, check, &nodes, self.now);
+        let signs: Vec<Sign> = targets.iter().map(|target| Sign::of(target.known, &target.health)).collect();
+        let upgrading = upgrade::upgrading(self.world, check, policy, &signs, self.now);
         self.wake(upgrading.as_ref().and_then(|upgrading| upgrading.wake_at(self.now.mono)));
         let stopped = gate::paused(policy).or_else(|| self.shut.clone()).or_else(|| upgrading.as_ref().map(Upgrading::because));
         let full = too_many.or_else(|| self.cooling(storm));
@@ -128,6 +129,8 @@ impl<'a> Draft<'a> {
         let healthy = targets.iter().filter(|target| target.is_healthy()).count();
         unhealthy.extend(leftovers.into_iter().map(|(node, objects)| self.found_without_target(&round, node, &objects)));
         unhealthy.sort_by(|one, other| one.node.name.cmp(&other.node.name));
+        let condition = upgrade::condition(self.world, check, &signs, upgrading.as_ref(), self.now);
+        let upgrade_takes_long = self.upgrade_takes_long(check, condition.as_ref());
         let findings = Findings {
             observed: targets.len(),
             healthy,
@@ -141,9 +144,18 @@ impl<'a> Draft<'a> {
             limits: self.limits(check),
             ignored_leases: self.ignored_leases(Rival::Medik8s, check.take_over),
             clamped: policy.threshold.is_clamped(),
-            upgrading: upgrade::condition(self.world, check, &nodes, upgrading.as_ref(), self.now),
+            upgrading: condition,
+            upgrade_takes_long,
         };
         self.report(check, &findings);
+    }
+
+    /// Whether the check has seen an upgrade for so long that a person should look.
+    fn upgrade_takes_long(&mut self, check: &Check, condition: Option<&StatusCondition>) -> bool {
+        let stands = || check.status.conditions.iter().find(|own| &*own.kind == reasons::UPGRADING);
+        let at = condition.or_else(stands).and_then(|condition| upgrade::takes_long_at(self.world, condition, self.now));
+        self.wake(at.filter(|at| *at > self.now.mono));
+        at.is_some_and(|at| at <= self.now.mono)
     }
 
     /// What the roles of the providers do not let us do, and what we do instead.

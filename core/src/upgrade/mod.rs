@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use self::detector::{Detector, Detectors, MAINTENANCE_ANNOTATIONS, MAINTENANCE_TAINTS, Mark, Off};
-use self::signals::{AGAIN_MAX, Change, KUBELETS_CHANGED, SERVER_CHANGED, Server};
+use self::signals::{AGAIN_MAX, Change, KUBELETS_CHANGED, SERVER_CHANGED, Said, Server};
 pub use self::signals::{FOLLOWS_WITHIN, Signals};
 use crate::decision::Because;
 use crate::effect::{Effect, EffectKey};
-use crate::facts::{Check, Name, Node, Signal, SignalFact, Source, Status};
-use crate::health::Known;
+use crate::facts::{Check, Name, Node, Policy, Signal, SignalFact, Source, Status};
+use crate::health::{Health, Known, assess};
 use crate::nhc::{self, StatusCondition};
 use crate::reasons;
 use crate::time::{Mono, Now};
@@ -49,15 +49,46 @@ const TOLD_AFTER: Duration = Duration::from_secs(10);
 /// With the pauses between them some seconds, as above.
 const TOLD_AFTER_TRIES: u32 = 5;
 
-pub fn upgrading(world: &World, check: &Check, targets: &[&Known], now: Now) -> Option<Upgrading> {
+/// A node that does not come back from its upgrade would stop the repair of all, itself included: so long after it became
+/// unhealthy it is no sign of one any more.
+pub const SICK_COUNTS_FOR: Duration = Duration::from_secs(30 * 60);
+/// Most nodes take some minutes: after that long somebody should look.
+const TAKES_LONG_AFTER: Duration = Duration::from_secs(2 * 3600);
+
+/// A node that may be a sign of an upgrade.
+pub struct Sign<'a> {
+    pub known: &'a Known,
+    /// Until when it is one, if it is unhealthy.
+    counts_until: Option<Mono>,
+}
+
+impl<'a> Sign<'a> {
+    pub fn of(known: &'a Known, health: &Health) -> Sign<'a> {
+        let counts_until = match health {
+            Health::Unhealthy { due_at, .. } => Some(due_at.after(SICK_COUNTS_FOR)),
+            Health::Healthy
+            | Health::Pending { .. }
+            | Health::NeverReported { .. }
+            | Health::Unreadable { .. }
+            | Health::Leaving => None,
+        };
+        Sign { known, counts_until }
+    }
+
+    fn counts(&self, now: Mono) -> bool {
+        self.counts_until.is_none_or(|until| now < until)
+    }
+}
+
+pub fn upgrading(world: &World, check: &Check, policy: &Policy, targets: &[Sign], now: Now) -> Option<Upgrading> {
     let on = Detector::ALL.into_iter().filter(|detector| world.detectors.is_on(*detector));
     let found = on.filter_map(|detector| match detector {
-        Detector::ClusterVersion => signalled(world, Signal::ClusterVersions, now.mono),
-        Detector::MachineConfig => machine_config(targets),
+        Detector::ClusterVersion => signalled(world, policy, Signal::ClusterVersions, now.mono),
+        Detector::MachineConfig => machine_config(targets, now.mono),
         Detector::KubeletVersions => kubelets_move(world, check, targets, now.mono),
         Detector::ServerVersion => server_moved(world, check, targets, now.mono),
-        Detector::Kured => signalled(world, Signal::Kured, now.mono),
-        Detector::Plans => signalled(world, Signal::Plans, now.mono),
+        Detector::Kured => signalled(world, policy, Signal::Kured, now.mono),
+        Detector::Plans => signalled(world, policy, Signal::Plans, now.mono),
         Detector::Maintenance => None,
     });
     // What is seen says more than what is not known.
@@ -109,7 +140,7 @@ impl Upgrading {
 pub fn condition(
     world: &World,
     check: &Check,
-    targets: &[&Known],
+    targets: &[Sign],
     upgrading: Option<&Upgrading>,
     now: Now,
 ) -> Option<StatusCondition> {
@@ -117,8 +148,8 @@ pub fn condition(
         Some(upgrading) if !upgrading.is_told(now.mono) => return None,
         Some(seen @ Upgrading::Seen { detector, .. }) => {
             let mut message = seen.because().to_string();
-            let kubelets =
-                last_kubelet_change(world, check, targets).filter(|_| world.detectors.is_on(Detector::KubeletVersions));
+            let kubelets = last_kubelet_change(world, check, targets, now.mono).map(|(change, _)| change);
+            let kubelets = kubelets.filter(|_| world.detectors.is_on(Detector::KubeletVersions));
             let server = last_server_change(world, check).filter(|_| world.detectors.is_on(Detector::ServerVersion));
             for (mark, change) in [(KUBELETS_CHANGED, kubelets), (SERVER_CHANGED, server)] {
                 if let Some(change) = change.filter(|change| now.mono < change.until()) {
@@ -137,6 +168,11 @@ pub fn condition(
         None => (Status::False, reasons::NOT_UPGRADING, "no upgrade is seen".to_owned()),
     };
     Some(nhc::condition(check, reasons::UPGRADING, status, reason, message, now.wall))
+}
+
+/// When the check has seen an upgrade without a break for so long that people are told, by the condition `Upgrading`.
+pub fn takes_long_at(world: &World, condition: &StatusCondition, now: Now) -> Option<Mono> {
+    (condition.status == Status::True).then(|| world.clock.anchor(condition.since, now).after(TAKES_LONG_AFTER))
 }
 
 /// What has to be asked and watched for all this.
@@ -241,18 +277,27 @@ fn hearing(world: &World, signal: Signal, now: Mono) -> Hearing {
 }
 
 /// Somebody else says so.
-fn signalled(world: &World, signal: Signal, now: Mono) -> Option<Upgrading> {
+fn signalled(world: &World, policy: &Policy, signal: Signal, now: Mono) -> Option<Upgrading> {
     let detector = signal.detector();
+    let seen = |said: &Said| match &said.fact {
+        SignalFact::Busy { what, nodes, .. } => {
+            let ends_at = [said.ends_at, sick_until(world, policy, nodes, now)].into_iter().flatten().min();
+            let seen = || Upgrading::Seen { detector, detail: what.clone(), until: ends_at };
+            ends_at.is_none_or(|ends_at| now < ends_at).then(seen)
+        }
+        SignalFact::Quiet => None,
+    };
     match hearing(world, signal, now) {
         Hearing::Off(_) => None,
         Hearing::Not => Some(Upgrading::Unknown { detector, told_at: told_at(world, signal, now) }),
-        Hearing::Well => world.signals.said(signal).find_map(|(_, said)| match &said.fact {
-            SignalFact::Busy { what, .. } if said.ends_at.is_none_or(|ends_at| now < ends_at) => {
-                Some(Upgrading::Seen { detector, detail: what.clone(), until: said.ends_at })
-            }
-            SignalFact::Busy { .. } | SignalFact::Quiet => None,
-        }),
+        Hearing::Well => world.signals.said(signal).find_map(|(_, said)| seen(said)),
     }
+}
+
+/// Until when these nodes count as a sign, if all of them are unhealthy by the rules of the check. None: as long as it stands.
+fn sick_until(world: &World, policy: &Policy, nodes: &[Name], now: Mono) -> Option<Mono> {
+    let until = |name: &Name| world.nodes.get(name).and_then(|known| Sign::of(known, &assess(known, policy, now)).counts_until);
+    nodes.iter().map(until).collect::<Option<Vec<Mono>>>()?.into_iter().max()
 }
 
 fn told_at(world: &World, signal: Signal, now: Mono) -> Option<Mono> {
@@ -270,12 +315,13 @@ fn told_after_tries(world: &World, key: &EffectKey, now: Mono) -> Option<Mono> {
 pub const CURRENT_CONFIG: &str = "machineconfiguration.openshift.io/currentConfig";
 pub const DESIRED_CONFIG: &str = "machineconfiguration.openshift.io/desiredConfig";
 
-fn machine_config(targets: &[&Known]) -> Option<Upgrading> {
+fn machine_config(targets: &[Sign], now: Mono) -> Option<Upgrading> {
     let differs = |node: &Node| annotation(node, DESIRED_CONFIG) != annotation(node, CURRENT_CONFIG);
-    let moves = |known: &&&Known| !annotation(&known.node, DESIRED_CONFIG).is_empty() && differs(&known.node);
-    let node = &targets.iter().find(moves)?.node;
+    let moves = |node: &Node| !annotation(node, DESIRED_CONFIG).is_empty() && differs(node);
+    let sign = targets.iter().find(|sign| sign.counts(now) && moves(&sign.known.node))?;
+    let node = &sign.known.node;
     let detail = format!("node {} moves to machine config {}", node.name, annotation(node, DESIRED_CONFIG));
-    Some(Upgrading::Seen { detector: Detector::MachineConfig, detail: detail.into(), until: None })
+    Some(Upgrading::Seen { detector: Detector::MachineConfig, detail: detail.into(), until: sign.counts_until })
 }
 
 fn annotation<'a>(node: &'a Node, key: &str) -> &'a str {
@@ -283,10 +329,10 @@ fn annotation<'a>(node: &'a Node, key: &str) -> &'a str {
 }
 
 /// A cluster may be mixed for ever; only one whose versions changed lately is being upgraded.
-fn kubelets_move(world: &World, check: &Check, targets: &[&Known], now: Mono) -> Option<Upgrading> {
-    let change = last_kubelet_change(world, check, targets).filter(|change| now < change.until())?;
+fn kubelets_move(world: &World, check: &Check, targets: &[Sign], now: Mono) -> Option<Upgrading> {
+    let (change, until) = last_kubelet_change(world, check, targets, now).filter(|(_, until)| now < *until)?;
     let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
-    for known in targets.iter().filter(|known| !known.node.kubelet_version.is_empty()) {
+    for Sign { known, .. } in targets.iter().filter(|sign| !sign.known.node.kubelet_version.is_empty()) {
         *versions.entry(&known.node.kubelet_version).or_default() += 1;
     }
     if versions.len() < 2 {
@@ -298,20 +344,30 @@ fn kubelets_move(world: &World, check: &Check, targets: &[&Known], now: Mono) ->
     };
     let have = versions.get(to).copied().unwrap_or(0);
     let detail = format!("kubelets move from {from} to {to} ({have} of {} nodes have it)", targets.len());
-    Some(Upgrading::Seen { detector: Detector::KubeletVersions, detail: detail.into(), until: Some(change.until()) })
+    Some(Upgrading::Seen { detector: Detector::KubeletVersions, detail: detail.into(), until: Some(until) })
 }
 
-fn last_kubelet_change<'a>(world: &'a World, check: &Check, targets: &[&Known]) -> Option<&'a Change> {
-    let recalled = world.signals.recalled_kubelets(check);
+/// And until when it is a sign of an upgrade.
+fn last_kubelet_change<'a>(world: &'a World, check: &Check, targets: &[Sign], now: Mono) -> Option<(&'a Change, Mono)> {
+    let recalled = world.signals.recalled_kubelets(check).map(|change| (change, change.until()));
     if world.signals.no_kubelet_changed() {
         return recalled;
     }
-    let seen = targets.iter().filter_map(|known| world.signals.kubelet_change(&known.node));
-    recalled.into_iter().chain(seen).max_by_key(|change| change.at)
+    let seen = targets.iter().filter(|sign| sign.counts(now)).filter_map(|sign| {
+        let change = world.signals.kubelet_change(&sign.known.node)?;
+        Some((change, sign.counts_until.map_or(change.until(), |until| until.min(change.until()))))
+    });
+    // What the condition recalls of a node that is no sign any more is none either.
+    let is_of_the_sick = |change: &Change| {
+        let mut sick = targets.iter().filter(|sign| !sign.counts(now));
+        sick.any(|sign| world.signals.kubelet_change(&sign.known.node).is_some_and(|own| own.wall == change.wall))
+    };
+    let recalled = recalled.filter(|(change, _)| !is_of_the_sick(change));
+    recalled.into_iter().chain(seen).max_by_key(|(change, _)| change.at)
 }
 
 /// A server that is ahead of its nodes may stay so for ever, too.
-fn server_moved(world: &World, check: &Check, targets: &[&Known], now: Mono) -> Option<Upgrading> {
+fn server_moved(world: &World, check: &Check, targets: &[Sign], now: Mono) -> Option<Upgrading> {
     let detector = Detector::ServerVersion;
     let version = match &world.signals.server {
         Some(Server { refused: false, version, heard_at, .. }) if now.since(*heard_at) <= SERVER_VALID_FOR => version,
@@ -324,7 +380,7 @@ fn server_moved(world: &World, check: &Check, targets: &[&Known], now: Mono) -> 
     };
     let change = last_server_change(world, check).filter(|change| now < change.until())?;
     let minor = |text: &str| numbers(text).map(|[major, minor, _]| (major, minor));
-    let is_behind = |known: &&&Known| matches!((minor(&known.node.kubelet_version), minor(version)), (Some(own), Some(server)) if own < server);
+    let is_behind = |sign: &&Sign| matches!((minor(&sign.known.node.kubelet_version), minor(version)), (Some(own), Some(server)) if own < server);
     let behind = targets.iter().filter(is_behind).count();
     if behind == 0 {
         return None;

@@ -592,7 +592,7 @@ impl World {
             Source::Signals(signal) if !self.is_signal(*signal, name) => self.stray_seen(source.clone(), name.clone()),
             Source::Signals(signal) => {
                 let what = format!("{source}: {name} cannot be read: {why}").into();
-                self.signals.says(*signal, name.clone(), SignalFact::Busy { what, lasts: None }, &self.clock, now)
+                self.signals.says(*signal, name.clone(), SignalFact::Busy { what, lasts: None, nodes: [].into() }, &self.clock, now)
             }
         }
     }

@@ -130,7 +130,7 @@ fn no_lease_holds_us_off_for_longer_than_five_minutes_after_a_renewal() {
 #[test]
 fn a_lock_of_kured_counts_only_where_kured_is_at_home() {
     let lock = |namespace: &str| {
-        let says = SignalFact::Busy { what: "kured's lock is held by n4".into(), lasts: None };
+        let says = SignalFact::Busy { what: "kured's lock is held by n4".into(), lasts: None, nodes: [].into() };
         Input::Seen(Fact::Signal { signal: Signal::Kured, name: format!("{namespace}/kured").into(), says })
     };
     let unreadable = Input::Unreadable { source: Source::Signals(Signal::Kured), name: "tenant/kured".into(), why: "odd".into() };

@@ -51,12 +51,106 @@ fn held_by(cluster: &mut Cluster) -> Option<(Detector, String)> {
 }
 
 fn busy(what: &str) -> SignalFact {
-    SignalFact::Busy { what: what.into(), lasts: None }
+    SignalFact::Busy { what: what.into(), lasts: None, nodes: [].into() }
 }
 
 fn condition(cluster: &Cluster, kind: &str) -> StatusCondition {
     let found = cluster.check.status.conditions.iter().find(|condition| &*condition.kind == kind);
     found.cloned().unwrap_or_else(|| panic!("no condition {kind} in {:?}", cluster.check.status.conditions))
+}
+
+/// n1 is due, five seconds after it broke; half an hour later it is no sign of an upgrade any more, and is remediated.
+fn is_held_for_half_an_hour(cluster: &mut Cluster, what: &str) {
+    cluster.run_well(HALF_AN_HOUR - 6_000);
+    assert!(cluster.created.is_empty(), "{what}");
+    assert!(held_by(cluster).is_some(), "{what}");
+    cluster.run_well(8_000);
+    assert_eq!(cluster.remediated(), [name("n1")], "{what}");
+}
+
+fn lock_of(nodes: &[&str]) -> SignalFact {
+    let nodes = nodes.iter().map(|node| name(node)).collect();
+    SignalFact::Busy { what: "kured's lock is held".into(), lasts: None, nodes }
+}
+
+/// M11: it would stop the repair of all, itself included, so that what it is a sign of never ends.
+#[test]
+fn a_node_that_dies_in_its_upgrade_is_a_sign_of_it_for_half_an_hour() {
+    let moves = |cluster: &mut Cluster, node: &str| {
+        cluster.annotations.insert(name(node), vec![(DESIRED_CONFIG, "rendered-1")]);
+        cluster.touch(&name(node));
+    };
+    let mut cluster = settled(|_| {});
+    moves(&mut cluster, "n1");
+    break_n1(&mut cluster);
+    is_held_for_half_an_hour(&mut cluster, "machine config");
+
+    for signal in [Signal::Kured, Signal::Plans] {
+        let mut cluster = settled(|cluster| cluster.set_signal(signal, SignalFact::Quiet));
+        cluster.set_signal(signal, lock_of(&["n1"]));
+        break_n1(&mut cluster);
+        is_held_for_half_an_hour(&mut cluster, signal.detector().name());
+    }
+
+    // A kubelet that changes its version again and again while it is not well.
+    let mut cluster = settled(mixed);
+    cluster.set_kubelet(&name("n1"), "v1.35.9");
+    break_n1(&mut cluster);
+    for version in 1..6 {
+        assert!(held_by(&mut cluster).is_some(), "{version}");
+        cluster.set_kubelet(&name("n1"), &format!("v1.35.{version}9"));
+        cluster.run_well(5 * MINUTE);
+    }
+    cluster.set_kubelet(&name("n1"), "v1.35.99");
+    cluster.run_well(5 * MINUTE - 10_000);
+    assert!(cluster.created.is_empty());
+    cluster.run_well(20_000);
+    assert_eq!(cluster.remediated(), [name("n1")], "half an hour is over");
+}
+
+#[test]
+fn what_others_are_a_sign_of_is_one_as_long_as_it_stands() {
+    let moves = |cluster: &mut Cluster, node: &str| {
+        cluster.annotations.insert(name(node), vec![(DESIRED_CONFIG, "rendered-1")]);
+        cluster.touch(&name(node));
+    };
+    let mut cluster = settled(|_| {});
+    moves(&mut cluster, "n1");
+    moves(&mut cluster, "n3");
+    break_n1(&mut cluster);
+    cluster.run_well(24 * 60 * MINUTE);
+    assert!(held_by(&mut cluster).is_some_and(|(_, said)| said.contains("node n3")), "n3 is well, and moves");
+    for holders in [&["n1", "n3"][..], &["manual"], &["n1", "manual"], &["gone"], &[]] {
+        let mut cluster = settled(|cluster| cluster.set_signal(Signal::Kured, SignalFact::Quiet));
+        cluster.set_signal(Signal::Kured, lock_of(holders));
+        break_n1(&mut cluster);
+        cluster.run_well(24 * 60 * MINUTE);
+        assert!(cluster.created.is_empty(), "{holders:?}");
+    }
+}
+
+/// Whatever shows it: after two hours somebody should look.
+#[test]
+fn an_upgrade_of_more_than_two_hours_is_told_of_once() {
+    let told = |cluster: &Cluster| cluster.events.iter().filter(|event| event.reason == reasons::UPGRADE_TAKES_LONG).count();
+    let is_long = |cluster: &Cluster| {
+        cluster.check.status.conditions.iter().any(|own| &*own.kind == reasons::UPGRADE_TAKES_LONG && own.status == Status::True)
+    };
+    let mut cluster = settled(|cluster| cluster.set_signal(Signal::ClusterVersions, SignalFact::Quiet));
+    cluster.set_signal(Signal::ClusterVersions, busy("OpenShift moves to 4.99"));
+    cluster.run_well(119 * MINUTE);
+    assert!(told(&cluster) == 0 && !is_long(&cluster), "not yet");
+    // Neither a restart nor another sign is a break.
+    cluster.restart();
+    cluster.set_signal(Signal::ClusterVersions, busy("OpenShift moves to 4.100"));
+    cluster.run_well(2 * MINUTE);
+    assert!(told(&cluster) == 1 && is_long(&cluster), "{:?}", cluster.check.status.conditions);
+    cluster.run_well(24 * 60 * MINUTE);
+    assert_eq!(told(&cluster), 1);
+    assert!(cluster.events.iter().all(|event| event.reason != reasons::UPGRADE_TAKES_LONG || event.warning));
+    cluster.set_signal(Signal::ClusterVersions, SignalFact::Quiet);
+    cluster.run_well(1_000);
+    assert!(!is_long(&cluster), "it is over");
 }
 
 fn mixed(cluster: &mut Cluster) {
@@ -231,7 +325,7 @@ fn a_lock_holds_no_longer_than_it_says() {
     let mut cluster = settled(|_| {});
     cluster.run_well(137); // Off the beat of the lease, which wakes it too.
     let lasts = Some((Wall(cluster.now().wall.0 - MINUTE), Duration::from_secs(10 * 60)));
-    cluster.set_signal(Signal::Kured, SignalFact::Busy { what: "kured's lock is held by n4".into(), lasts });
+    cluster.set_signal(Signal::Kured, SignalFact::Busy { what: "kured's lock is held by n4".into(), lasts, nodes: [].into() });
     let ends_at = cluster.time + 9 * MINUTE;
     break_n1(&mut cluster);
     cluster.run_well(ends_at - 1 - cluster.time);
