@@ -102,6 +102,10 @@ pub enum Because {
         key: ObjectKey,
         why: Name,
     },
+    /// Its kind is namespaced, and no namespace is named to find it in.
+    TemplateUnplaced {
+        key: ObjectKey,
+    },
     PolicyInvalid {
         why: Name,
     },
@@ -320,6 +324,7 @@ impl Because {
             | Because::KindNotServed { .. }
             | Because::TemplateMissing { .. }
             | Because::TemplateInvalid { .. }
+            | Because::TemplateUnplaced { .. }
             | Because::PolicyInvalid { .. }
             | Because::ForeignController { .. }
             | Because::Paused { .. }
@@ -423,6 +428,10 @@ impl fmt::Display for Because {
             }
             Because::TemplateMissing { key } => write!(f, "the template {key} does not exist: create it"),
             Because::TemplateInvalid { key, why } => write!(f, "the template {key} cannot be used: {why}"),
+            Because::TemplateUnplaced { key } => write!(
+                f,
+                "the template {key} cannot be found, as no namespace is provided: write the template's namespace into its reference"
+            ),
             Because::PolicyInvalid { why } => write!(f, "the check cannot be used: {why}"),
             Because::Paused { requests } => write!(f, "paused by pauseRequests: {}", Plain(&requests.join(", "))),
             Because::TooManyUnhealthy { not_healthy, allowed, of } => {

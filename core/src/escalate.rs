@@ -34,11 +34,14 @@ pub fn workshops<'a>(world: &'a World, policy: &Policy) -> Result<Vec<Workshop<'
 
 pub fn workshop<'a>(world: &'a World, key: &ObjectKey) -> Result<Workshop<'a>, Because> {
     let kind = remediation_kind(key);
-    if let Some(why) = namespace_trouble(world, key) {
-        return Err(Because::TemplateInvalid { key: key.clone(), why });
-    }
-    if world.served(&key.kind).is_none() {
-        return Err(Because::KindNotServed { key: key.clone() });
+    match world.served(&key.kind).map(|served| (served.namespaced, &key.namespace)) {
+        None => return Err(Because::KindNotServed { key: key.clone() }),
+        Some((true, None)) => return Err(Because::TemplateUnplaced { key: key.clone() }),
+        Some((false, Some(_))) => {
+            let why = "its kind is not namespaced: remove the namespace from its reference".into();
+            return Err(Because::TemplateInvalid { key: key.clone(), why });
+        }
+        Some((true, Some(_)) | (false, None)) => {}
     }
     let Some(served) = world.served(&kind) else {
         return Err(Because::KindNotServed { key: ObjectKey { kind, ..key.clone() } });
@@ -63,15 +66,6 @@ fn metal3_trouble(key: &ObjectKey) -> Option<Name> {
     let is_metal3 = &*key.kind.kind == kind && key.kind.api_version.split('/').next() == Some(group);
     (is_metal3 && key.namespace.as_deref() != Some(namespace))
         .then(|| format!("it has to be in the namespace {namespace}, where Metal3 finds the node's Machine").into())
-}
-
-fn namespace_trouble(world: &World, key: &ObjectKey) -> Option<Name> {
-    let served = world.served(&key.kind)?;
-    match (&key.namespace, served.namespaced) {
-        (None, true) => Some("no namespace is provided: write the template's namespace into its reference".into()),
-        (Some(_), false) => Some("its kind is not namespaced: remove the namespace from its reference".into()),
-        (Some(_), true) | (None, false) => None,
-    }
 }
 
 impl Workshop<'_> {

@@ -247,6 +247,7 @@ fn disabled_reason(because: &Because) -> &'static str {
         Because::TemplateInvalid { .. } => reasons::TEMPLATE_INVALID,
         Because::PolicyInvalid { .. } => reasons::SPEC_INVALID,
         Because::ForeignController { .. } => reasons::FOREIGN_CONTROLLER,
+        // Also where no namespace says where to look, as in the reference.
         _ => reasons::TEMPLATE_NOT_FOUND,
     }
 }

@@ -60,6 +60,7 @@ pub fn because_word(because: &Because) -> &'static str {
         Because::KindNotServed { .. } => "because kind not served",
         Because::TemplateMissing { .. } => "because template missing",
         Because::TemplateInvalid { .. } => "because template invalid",
+        Because::TemplateUnplaced { .. } => "because template unplaced",
         Because::PolicyInvalid { .. } => "because policy invalid",
         Because::Paused { .. } => "because paused",
         Because::TooManyUnhealthy { .. } => "because too many unhealthy",

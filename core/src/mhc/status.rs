@@ -255,9 +255,10 @@ fn reason_of(because: &Because) -> &'static str {
         Because::NoAccess { .. } => reasons::CLUSTER_UNREACHABLE,
         Because::ClockDiffers { .. } => reasons::CLOCK_DIFFERS,
         Because::ForeignController { .. } => reasons::FOREIGN_CONTROLLER,
-        Because::TemplateMissing { .. } | Because::TemplateInvalid { .. } | Because::KindNotServed { .. } => {
-            reasons::TEMPLATE_UNAVAILABLE
-        }
+        Because::TemplateMissing { .. }
+        | Because::TemplateInvalid { .. }
+        | Because::TemplateUnplaced { .. }
+        | Because::KindNotServed { .. } => reasons::TEMPLATE_UNAVAILABLE,
         _ => reasons::STALE,
     }
 }

@@ -57,7 +57,7 @@ fn one_missing_step_disables_the_whole_escalation() {
 fn a_template_without_a_namespace_is_told() {
     let reference = json!({"apiVersion": "provider.test/v1", "kind": "RebootRemediationTemplate", "name": "reboot"});
     let mut story = Story::with(6, &json!({"remediationTemplate": reference}));
-    is_disabled(&mut story, "RemediationTemplateInvalid");
+    is_disabled(&mut story, "RemediationTemplateNotFound");
     assert!(story.status(WORKERS)["reason"].as_str().expect("it has one").contains("namespace"));
     let mut fixed = template("reboot");
     fixed["namespace"] = json!("provider");
