@@ -359,7 +359,11 @@ fn flips(check: &Check, desired: &CheckStatus, now: Wall) -> Vec<Event> {
         };
         // What was before, not what is now, makes the name: now is another time in each attempt.
         let anchor = format!("{}/{:?}", condition.reason, before.map(|before| (before.since, &before.reason)));
-        events.push(event(check, warning, reason, &anchor, &condition.message, now));
+        let message = match reason {
+            reasons::EVENT_DISABLED => &*format!("{}: {}", condition.reason, condition.message),
+            _ => &condition.message,
+        };
+        events.push(event(check, warning, reason, &anchor, message, now));
     }
     events
 }

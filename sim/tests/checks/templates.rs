@@ -50,6 +50,8 @@ fn one_missing_step_disables_the_whole_escalation() {
     story.breaks("n1");
     story.run(10 * SECOND);
     is_disabled(&mut story, "RemediationTemplateNotFound");
+    let told = story.events("Disabled");
+    assert!(told[0].starts_with("[remediation] RemediationTemplateNotFound: the template "), "{told:?}");
     story.expect(&[]);
 }
 
