@@ -232,8 +232,12 @@ pub enum Because {
     },
     /// Healthy again, but a person has to say so.
     Unconfirmed,
-    /// It would be done, if the check did more than look.
+    /// It would be created, if the check did more than look.
     DryRun {
+        key: ObjectKey,
+    },
+    /// Likewise removed.
+    DryRemoval {
         key: ObjectKey,
     },
     /// The node is no longer selected by the check.
@@ -311,7 +315,8 @@ impl Because {
             | Because::OwnerNotDone
             | Because::Unjudged(Unjudged::Misnamed | Unjudged::AnotherHost { .. })
             | Because::NodeLeaving
-            | Because::DryRun { .. } => true,
+            | Because::DryRun { .. }
+            | Because::DryRemoval { .. } => true,
             // Only nodes of the control plane need to know of etcd.
             Because::Stale { source } => {
                 matches!(source, Source::Etcd | Source::Budgets | Source::Guards | Source::RemoteEtcd(_))
@@ -510,6 +515,7 @@ impl fmt::Display for Because {
                 "the node is healthy; its remediation is removed when the node has the annotation remediation.medik8s.io/manually-confirmed-healthy",
             ),
             Because::DryRun { key } => write!(f, "dry run: {key} would be created"),
+            Because::DryRemoval { key } => write!(f, "dry run: {key} would be removed"),
             Because::NotSelected => f.write_str("the check no longer selects the node"),
             Because::NodeGone => f.write_str("the node is gone"),
             Because::NodeGoneProviderBusy { key } => write!(f, "the node is gone, but the provider of {key} is still at work"),

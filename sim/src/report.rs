@@ -96,6 +96,7 @@ pub fn because_word(because: &Because) -> &'static str {
         Because::HealthyDelay { .. } => "because healthy delay",
         Because::Unconfirmed => "because unconfirmed",
         Because::DryRun { .. } => "because dry run",
+        Because::DryRemoval { .. } => "because dry removal",
         Because::NotSelected => "because not selected",
         Because::NodeGone => "because node gone",
         Because::NodeGoneProviderBusy { .. } => "because node gone, provider busy",

@@ -135,7 +135,7 @@ impl<'a> Draft<'a> {
             return (Verdict::Keep, Because::Stale { source: source.clone() });
         }
         if let Some(object) = objects.first().filter(|_| !round.acts()) {
-            return (Verdict::Keep, Because::DryRun { key: object.key.clone() });
+            return (Verdict::Keep, Because::DryRemoval { key: object.key.clone() });
         }
         let mut queued = false;
         for object in objects.iter().filter(|object| !object.deleting) {

@@ -133,6 +133,19 @@ fn a_dry_run_decides_and_reports_but_changes_nothing() {
 }
 
 #[test]
+fn a_dry_run_says_what_it_would_remove() {
+    let mut cluster = settled();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(8_000);
+    cluster.change_policy(|policy| policy.mode = Mode::DryRun);
+    cluster.set_broken(&name("n1"), false);
+    cluster.run_well(8_000);
+    exist(&cluster, &[reboot("n1")]);
+    let (verdict, because) = decided(&cluster, "n1");
+    assert_eq!((verdict, &*because.to_string()), (Verdict::Keep, "dry run: Reboot default/n1 would be removed"));
+}
+
+#[test]
 fn a_dark_zone_stops_repair_there_and_nowhere_else() {
     let mut cluster = Cluster::new(9, Threshold::MaxUnhealthy(Amount::Percent(40)), Duration::from_secs(5));
     for (at, zone) in ["a", "a", "a", "b", "b", "b", "c", "c", "c"].into_iter().enumerate() {
