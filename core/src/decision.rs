@@ -413,7 +413,7 @@ impl fmt::Display for Because {
             }
             Because::NoAccess { cluster, why } => write!(f, "the Nodes of the {cluster} cannot be read: {why}"),
             Because::OutsideRange { not_healthy, min, max, of } => {
-                write!(f, "{not_healthy} of {of} machines are not healthy, repairs go on only while that is from {min} to {max}")
+                write!(f, "{not_healthy} of {of} machines are not healthy, repairs go on only within the unhealthyRange [{min}-{max}]")
             }
             Because::NoController => f.write_str("no controller owns the Machine, so that nobody would make another"),
             Because::PowerCycleAsked => f.write_str("it has the annotation host.metal3.io/external-remediation, and is to be power-cycled"),

@@ -46,6 +46,17 @@ fn example(
 }
 
 #[test]
+fn the_range_that_forbids_is_named() {
+    let mut fleet = Fleet::new(Dialect::V1beta2, 3);
+    fleet.add_check(check(Dialect::V1beta2, CHECK, Repair::Owner, range(2, 3)));
+    fleet.settle();
+    fleet.breaks("n1");
+    fleet.wait(302);
+    let message = fleet.message("RemediationAllowed");
+    assert!(message.starts_with("1 of 3 machines are not healthy") && message.contains("within the unhealthyRange [2-3]"), "{message}");
+}
+
+#[test]
 fn the_worked_examples_hold() {
     let examples = [
         example((2, 0, 1), percent(100), true, 2, 1),
