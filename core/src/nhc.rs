@@ -10,6 +10,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use crate::decision::Because;
 use crate::facts::{Check, EXCLUDE_LABEL, Name, Node, Object, ObjectKey, Status};
 use crate::gate::Storm;
+use crate::mhc::status::sentence;
 use crate::reasons;
 use crate::repeat::Recent;
 use crate::rival;
@@ -167,6 +168,12 @@ fn conditions(check: &Check, findings: &Findings, now: Wall) -> Vec<StatusCondit
         let message = rival::ignored(&findings.ignored_leases);
         conditions.push(condition(check, reasons::LEASE_IGNORED, Status::True, reasons::ELSEWHERE, message, now));
     }
+    let is_left = |found: &&Found| matches!(found.held, Some(Because::Overlapping { .. }));
+    let left = findings.unhealthy.iter().filter(is_left).filter_map(|found| Some((found.node.name.clone(), found.held.clone()?)));
+    let left: Vec<(Name, Because)> = left.collect();
+    if !left.is_empty() {
+        conditions.push(condition(check, reasons::OVERLAPPING, Status::True, reasons::OVERLAPPING, sentence(&left), now));
+    }
     if findings.clamped {
         let message = "the threshold is above 100%, and read as 100%: write what you mean".to_owned();
         conditions.push(condition(check, reasons::THRESHOLD_CLAMPED, Status::True, reasons::ABOVE_ALL, message, now));
@@ -300,7 +307,12 @@ pub fn events(check: &Check, findings: &Findings, desired: &CheckStatus, now: Wa
             }
         }
         if let Some(held) = found.held.as_ref().filter(|_| before.is_none_or(|before| before.held != found.node.held)) {
-            let list = if *held == Because::NoTemplateLeft { &mut exhausted } else { &mut skipped };
+            let list = match held {
+                // The condition tells of it.
+                Because::Overlapping { .. } => continue,
+                Because::NoTemplateLeft => &mut exhausted,
+                _ => &mut skipped,
+            };
             let held_before = before.and_then(|before| before.held.as_deref()).unwrap_or_default();
             list.push((node.clone(), format!("{}/{held_before}/{held}", id()), format!("node {node}: {held}")));
         }
@@ -344,6 +356,7 @@ fn flips(check: &Check, desired: &CheckStatus, now: Wall) -> Vec<Event> {
         let (warning, reason) = match (&*condition.kind, &condition.status) {
             (reasons::DISABLED, Status::True) => (true, reasons::EVENT_DISABLED),
             (reasons::DISABLED, _) => (false, reasons::EVENT_ENABLED),
+            (reasons::OVERLAPPING, _) => (true, reasons::OVERLAPPING),
             (reasons::UPGRADE_TAKES_LONG, _) => (true, reasons::UPGRADE_TAKES_LONG),
             (reasons::LEASE_IGNORED, _) => (true, reasons::LEASE_IGNORED),
             (reasons::THRESHOLD_CLAMPED, _) => (true, reasons::EVENT_THRESHOLD_CLAMPED),

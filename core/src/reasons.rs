@@ -108,7 +108,7 @@ pub const EXTERNAL_TEMPLATE_AVAILABLE: &str = "ExternalRemediationTemplateAvaila
 pub const EXTERNAL_TEMPLATE_NOT_FOUND: &str = "ExternalRemediationTemplateNotFound";
 pub const EXTERNAL_REQUEST_AVAILABLE: &str = "ExternalRemediationRequestAvailable";
 pub const EXTERNAL_REQUEST_FAILED: &str = "ExternalRemediationRequestCreationFailed";
-/// Ours, only while they are True.
+/// Ours, only while they are True; the first on NodeHealthChecks, too.
 pub const OVERLAPPING: &str = "Overlapping";
 pub const REMEDIATION_HELD: &str = "RemediationHeld";
 pub const MACHINES_HELD: &str = "MachinesHeld";

@@ -274,13 +274,14 @@ fn held_reason(check: &MachineCheck, because: &Because) -> &'static str {
     }
 }
 
-fn sentence(machines: &[(Name, Because)]) -> String {
+/// Why nothing is done about some machines, or nodes.
+pub fn sentence(these: &[(Name, Because)]) -> String {
     let mut text = String::new();
-    for (name, because) in machines.iter().take(NAMED_MAX) {
+    for (name, because) in these.iter().take(NAMED_MAX) {
         let _ = write!(text, "{}{name}: {because}", if text.is_empty() { "" } else { "; " });
     }
-    if machines.len() > NAMED_MAX {
-        let _ = write!(text, "; and {} more", machines.len() - NAMED_MAX);
+    if these.len() > NAMED_MAX {
+        let _ = write!(text, "; and {} more", these.len() - NAMED_MAX);
     }
     text.chars().take(SENTENCE_MAX).collect()
 }

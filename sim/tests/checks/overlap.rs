@@ -25,6 +25,13 @@ fn the_older_check_acts_and_the_younger_says_that_it_does_not() {
     assert_eq!(owner(&mut story, "reboot n1"), "zz-first");
     assert!(story.held("aa-second", "n1").contains("the older check zz-first is responsible"));
     assert_eq!(story.held("zz-first", "n1"), "");
+    assert_eq!(story.condition("aa-second", "Overlapping"), Some(("True".to_owned(), "Overlapping".to_owned())));
+    assert_eq!(story.condition("zz-first", "Overlapping"), None);
+    story.breaks("n2");
+    story.run(8 * SECOND);
+    let told = story.events("Overlapping");
+    assert!(told.len() == 1 && told[0].contains("n1: the older check zz-first is responsible"), "once: {told:?}");
+    assert_eq!(story.events("RemediationSkipped"), [""; 0], "and by nothing else");
 }
 
 #[test]
