@@ -14,12 +14,18 @@ use crate::world::World;
 const DEFAULT_FOR: Duration = Duration::from_secs(600);
 /// A little longer than the step, so that it never ends before what it stands for.
 const BUFFER: Duration = Duration::from_secs(60);
+/// When a step begins its Lease has been taken or renewed within this: long enough for the request and the look beside it, and
+/// well below what it lasts beyond the step.
+const TAKEN_WITHIN: Duration = Duration::from_secs(20);
+/// As many seconds fit into a Lease.
+const LASTS_MAX: Duration = Duration::from_secs(i32::MAX as u64);
 
 const HOLDER_PREFIX: &str = "NodeHealthCheck-";
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Standing<'a> {
-    /// Nobody has it, or whoever had it has let it expire; this would take it.
+    /// Nobody has it, or whoever had it has let it expire, or it is ours and does not last as long as this step; this would
+    /// take it.
     Free(Hold),
     /// It is ours until then.
     Ours {
@@ -40,7 +46,7 @@ pub fn standing<'a>(world: &'a World, check: &Check, node: &Node, step: Option<D
         node: node.name.clone(),
         node_uid: node.uid.clone(),
         holder: holder.clone(),
-        lasts_for: step.unwrap_or(DEFAULT_FOR) + BUFFER,
+        lasts_for: lasts_for(step),
         at: now.wall,
         before: before.cloned(),
     };
@@ -49,7 +55,7 @@ pub fn standing<'a>(world: &'a World, check: &Check, node: &Node, step: Option<D
         Some(lease) => {
             let until = ends_at(world, lease, now);
             match (*lease.holder == *holder, until > now.mono) {
-                (true, true) => Standing::Ours { lease, until },
+                (true, true) if lasts(lease, until, step, now) => Standing::Ours { lease, until },
                 (false, true) if !lease.holder.is_empty() => Standing::Theirs { holder: &lease.holder, until },
                 (_, _) => Standing::Free(take(Some(lease))),
             }
@@ -66,11 +72,22 @@ pub fn renewal(world: &World, check: &Check, node: &Node, step: Option<Duration>
         node: node.name.clone(),
         node_uid: node.uid.clone(),
         holder: lease.holder.clone(),
-        lasts_for: step.unwrap_or(DEFAULT_FOR) + BUFFER,
+        lasts_for: lasts_for(step),
         at: now.wall,
         before: Some(lease.clone()),
     };
     Some((hold, at))
+}
+
+/// From the moment that the step begins, for its time-out and a minute. In whole seconds, as it stands in the Lease.
+fn lasts_for(step: Option<Duration>) -> Duration {
+    let seconds = step.unwrap_or(DEFAULT_FOR).saturating_add(BUFFER).min(LASTS_MAX).as_secs();
+    Duration::from_secs(seconds)
+}
+
+/// If the step begins now.
+fn lasts(lease: &NodeLease, until: Mono, step: Option<Duration>, now: Now) -> bool {
+    lease.lasts_for == lasts_for(step) && until.after(TAKEN_WITHIN) >= now.mono.after(lasts_for(step))
 }
 
 pub fn ours<'a>(world: &'a World, check: &Check, node: &str) -> Option<&'a NodeLease> {

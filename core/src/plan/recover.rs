@@ -8,7 +8,7 @@ use super::check::{Round, Target};
 use crate::decision::{Because, Verdict};
 use crate::effect::{Effect, Mark};
 use crate::escalate;
-use crate::facts::{HealthyDelay, Name, Object};
+use crate::facts::{HealthyDelay, Name, Object, Step};
 use crate::hold::{self, Standing};
 use crate::time::{Mono, Wall};
 
@@ -66,15 +66,15 @@ impl<'a> Draft<'a> {
         if target.mine.is_empty() || !round.acts() || round.doubt.is_some() {
             return;
         }
-        let timeouts = target.mine.iter().map(|object| escalate::step_of(round.policy, object).and_then(|step| step.timeout));
-        let longest = timeouts.max().flatten();
-        match hold::renewal(self.world, round.check, &target.known.node, longest, self.now) {
+        let is_begun = |step: &&Step| target.mine.iter().any(|object| escalate::step_of(round.policy, object) == Some(*step));
+        let current = round.policy.steps.iter().rfind(is_begun).and_then(|step| step.timeout);
+        match hold::renewal(self.world, round.check, &target.known.node, current, self.now) {
             Some((hold, at)) if self.now.mono >= at => {
                 self.send(Effect::HoldNode(hold));
             }
             Some((_, at)) => self.wake(Some(at)),
             // Somebody deleted it, or it went with an earlier Node of this name.
-            None => match hold::standing(self.world, round.check, &target.known.node, longest, self.now) {
+            None => match hold::standing(self.world, round.check, &target.known.node, current, self.now) {
                 Standing::Free(take) => {
                     self.hold_node(take);
                 }

@@ -439,6 +439,31 @@ fn the_lease_is_held_while_the_remediation_exists_and_then_given_back() {
     assert!(cluster.node_leases.is_empty());
 }
 
+/// Other operators read from it how long to keep off: for this step, and not for the longest of all.
+#[test]
+fn the_lease_lasts_for_the_current_step_and_a_minute_from_when_it_begins() {
+    for (first, second) in [(10, 2), (2, 10), (3, 3)] {
+        let mut cluster = escalating();
+        cluster.change_policy(|policy| {
+            (policy.steps[0].timeout, policy.steps[1].timeout) = (Some(minutes(first)), Some(minutes(second)));
+        });
+        cluster.set_broken(&name("n1"), true);
+        cluster.run_well(6_000);
+        let lasts = |cluster: &Cluster, key: &ObjectKey| {
+            let (lease, begun_at) = (&cluster.node_leases["node-n1"], cluster.objects[key].created_at);
+            assert!(begun_at.0 - lease.renewed_at.0 < 20_000 && lease.renewed_at <= begun_at, "{first}, {second}: {lease:?}");
+            lease.lasts_for
+        };
+        assert_eq!(lasts(&cluster, &reboot("n1")), minutes(first + 1), "{first}, {second}");
+        cluster.run_well(i64::try_from(first).expect("a few minutes") * MINUTE);
+        assert_eq!(lasts(&cluster, &power("n1")), minutes(second + 1), "{first}, {second}");
+        // While the remediation stays, so does the Lease, for as long as its last step.
+        cluster.run_well(60 * MINUTE);
+        let lease = &cluster.node_leases["node-n1"];
+        assert!(lease.renewed_at.after(lease.lasts_for) > cluster.now().wall && lease.lasts_for == minutes(second + 1));
+    }
+}
+
 #[test]
 fn a_remediation_whose_node_is_gone_is_kept_while_busy_but_not_beyond_its_step() {
     let mut cluster = escalating();
