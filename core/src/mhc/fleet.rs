@@ -33,6 +33,8 @@ pub struct Fleet {
     tells: BTreeMap<EffectKey, Vec<Event>>,
     /// What is to be told now.
     pub news: Vec<Event>,
+    /// Uids of machines of which was told that they are not deleted, as nobody would make another.
+    pub skipped: BTreeSet<Name>,
     /// How many repairs of each check have come to their end, since we began.
     pub repaired: BTreeMap<ObjectKey, u64>,
 }
@@ -107,6 +109,20 @@ impl Fleet {
             true => self.tells.remove(&key),
             false => self.tells.insert(key, tells.to_vec()),
         };
+    }
+
+    /// An event was sent. That of a machine stands for itself: no status tells whether it has been told.
+    pub fn event_sent(&mut self, event: &Event) {
+        if event.reason != reasons::EVENT_NO_CONTROLLER {
+            return;
+        }
+        // What was told of machines that are gone need not be kept; told again, an event has the same name.
+        if self.skipped.len() > self.machines.len() {
+            self.skipped.clear();
+        }
+        if self.skipped.insert(event.about_uid.clone()) {
+            self.tell([event.clone()]);
+        }
     }
 
     pub fn done(&mut self, key: &EffectKey) {

@@ -350,7 +350,6 @@ pub fn events(check: &MachineCheck, desired: &MachineCheckStatus, now: Wall) -> 
         // What was before, not what is now, makes the name: now is another time in each attempt.
         let anchor = format!("{}/{:?}", after.reason, before.map(|before| (before.since, &before.reason)));
         let event = match (event, &*after.reason) {
-            (HELD, reasons::EVENT_NO_CONTROLLER) => reasons::EVENT_NO_CONTROLLER,
             (HELD, reasons::EVENT_ANNOTATION_FAILED) => reasons::EVENT_ANNOTATION_FAILED,
             (HELD, reasons::EVENT_MACHINE_DELETION_FAILED) => reasons::EVENT_MACHINE_DELETION_FAILED,
             (event, _) => event,

@@ -289,8 +289,11 @@ impl World {
             | Effect::DefaultTemplate
             | Effect::DefaultCheck(_)
             | Effect::Discover { .. }
-            | Effect::ServerVersion
-            | Effect::Emit(_) => self.flights.sent(effect.key(), now.mono),
+            | Effect::ServerVersion => self.flights.sent(effect.key(), now.mono),
+            Effect::Emit(event) => {
+                self.fleet.event_sent(event);
+                self.flights.sent(effect.key(), now.mono);
+            }
         }
     }
 

@@ -24,7 +24,10 @@ fn an_unhealthy_machine_is_deleted_if_a_controller_would_make_another() {
     fleet.wait(302);
     assert_eq!(names(&fleet), ["m0", "m2", "m3"]);
     assert_eq!(fleet.events_of("MachineDeleted"), ["Machine m1", "MachineHealthCheck check"]);
-    assert_eq!(fleet.events_of("SkippedNoController"), ["MachineHealthCheck check"]);
+    assert_eq!(fleet.events_of("SkippedNoController"), ["Machine m2"]);
+    assert_eq!(fleet.condition("RemediationHeld").as_deref(), Some("True SkippedNoController"));
+    fleet.wait(24 * 3600);
+    assert_eq!(fleet.events_of("SkippedNoController").len(), 1, "once");
     assert_eq!(fleet.sign("m2", Sign::HealthCheckSucceeded), None, "nothing is written on machines");
     assert_eq!(fleet.status().targets, [], "nor are they listed");
     assert_eq!(fleet.status().observed_generation, None);

@@ -36,7 +36,7 @@ async fn machines_that_are_ill_are_deleted_if_a_controller_would_make_others() {
     for machine in ["m1", "m2", "m3", "m9"] {
         site.until_event("MachineDeleted", &format!("Machine {machine}"), "MachineHealthCheck default/workers").await;
     }
-    site.until_event("SkippedNoController", "MachineHealthCheck workers", "m4").await;
+    site.until_event("SkippedNoController", "Machine m4", "no controller owns the Machine").await;
     site.until_told("workers", "RemediationHeld", "True SkippedNoController", "m4").await;
     site.until_counters("workers", [5, 4, 2]).await;
 

@@ -258,6 +258,7 @@ impl<'a> Draft<'a> {
     fn have_replaced(&mut self, round: &Round<'a>, subject: &Subject<'a>, due_at: Mono) -> Outcome {
         let machine = subject.machine;
         if !machine.has_controller {
+            self.tell_skipped(round, machine);
             return outcome(Verdict::Hold, Because::NoController);
         }
         let key = EffectKey::DeleteMachine(machine.place.clone());
@@ -268,6 +269,15 @@ impl<'a> Draft<'a> {
         let tells = self.both(round, subject, reasons::EVENT_MACHINE_DELETED, &machine.uid, &message);
         let sent = self.send(Effect::DeleteMachine { machine: sign::target(machine), tells });
         self.started(round, subject, sent, Because::DeletingMachine)
+    }
+
+    /// Where people look who wonder why it is still there; once, and not of all of them in a storm.
+    fn tell_skipped(&mut self, round: &Round<'a>, machine: &Machine) {
+        if round.shut.is_none() && !self.world.fleet.skipped.contains(&machine.uid) {
+            let message = format!("not deleted: {}", Because::NoController);
+            let events = self.on_machine(machine, false, reasons::EVENT_NO_CONTROLLER, &machine.uid, &message);
+            events.into_iter().for_each(|event| self.send_in_time(Effect::Emit(event)));
+        }
     }
 
     /// May the Machine itself be changed, by what this key stands for?
