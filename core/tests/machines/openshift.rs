@@ -77,6 +77,19 @@ fn a_power_cycle_is_asked_for_by_annotation_and_taken_back() {
     assert_eq!(names(&fleet), ["m0", "m1"]);
 }
 
+/// As in the reference: its Node is ready, and will be taken down all the same.
+#[test]
+fn a_machine_that_is_being_power_cycled_is_unhealthy_whatever_its_node_says() {
+    for (repair, says) in [(Repair::PowerCycle, "1 of them for longer than allowed"), (Repair::Deletion, "none of them")] {
+        let mut fleet = Fleet::with(Dialect::OpenShift, 3, repair, Amount::Count(0));
+        fleet.change("m1", |machine| (machine.marks.power_cycle, machine.marks.power_cycling) = (true, true));
+        fleet.wait(10);
+        assert_eq!(fleet.status().healthy, Some(2), "{says}");
+        assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("False TooManyUnhealthy"), "{says}");
+        assert!(fleet.message("RemediationAllowed").contains(says), "{}", fleet.message("RemediationAllowed"));
+    }
+}
+
 /// Two ways of repair must not meet on one machine.
 #[test]
 fn a_machine_that_still_has_the_annotation_gets_no_remediation_object() {

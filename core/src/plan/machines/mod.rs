@@ -16,7 +16,7 @@ use crate::facts::{Kind, Name, Object, ObjectKey, Rival, Source};
 use crate::mhc::budget::{self, Room, Tally};
 use crate::mhc::facts::{Budget, Cluster, ClusterKey, Flavour, Machine, MachineCheck, MachinePolicy, Repair};
 use crate::mhc::fleet::Region;
-use crate::mhc::judge::{Judgement, NodeOf, another_host, judge};
+use crate::mhc::judge::{Judgement, NodeOf, Unjudged, another_host, judge};
 use crate::mhc::status::Findings;
 use crate::time::Mono;
 use crate::world::World;
@@ -174,7 +174,12 @@ impl<'a> Draft<'a> {
     fn decide_machines(&mut self, round: &Round<'a>, subjects: &[Subject<'a>], found: &mut Findings) {
         let label = Name::from(round.check.place.to_string());
         for subject in subjects {
-            found.unhealthy += usize::from(matches!(subject.judgement, Judgement::Unhealthy { .. }));
+            found.unhealthy += usize::from(match &subject.judgement {
+                Judgement::Unhealthy { .. } => true,
+                // What is to be power-cycled is unhealthy until it has been, whatever its Node says meanwhile.
+                Judgement::Unjudged(Unjudged::PowerCycling) => round.policy.repair == Repair::PowerCycle,
+                Judgement::Healthy | Judgement::Pending { .. } | Judgement::Unjudged(_) => false,
+            });
             let Outcome { verdict, because } = self.decide_machine(round, subject);
             let name = &subject.machine.place.name;
             match &because {
