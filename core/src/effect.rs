@@ -99,7 +99,38 @@ pub enum Effect {
         check: Target,
         status: MachineCheckStatus,
     },
+    /// Tie the MachineHealthCheck to its Cluster if it still has this version.
+    Tie(Tying),
     Lease(LeaseEffect),
+}
+
+/// What ties a MachineHealthCheck to its Cluster, as far as it is missing or wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tying {
+    pub check: Target,
+    pub cluster: Name,
+    pub cluster_uid: Name,
+    /// In which the Cluster is read.
+    pub dialect: Dialect,
+    pub label: Option<LabelGoes>,
+    pub owner: Option<OwnerGoes>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LabelGoes {
+    /// It has no labels.
+    First,
+    /// Beside others, or in place of a wrong one.
+    Beside,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OwnerGoes {
+    /// It has no owners.
+    First,
+    Last,
+    /// In place of a Cluster of this name that is not this one.
+    At(u32),
 }
 
 /// A Machine or a MachineHealthCheck, exactly as it was decided on.
@@ -231,6 +262,7 @@ pub enum EffectKey {
     PowerCycle(Place),
     DeleteMachine(Place),
     MachineCheckStatus(Place),
+    Tie(Place),
     Lease,
 }
 
@@ -259,6 +291,7 @@ impl Effect {
             Effect::PowerCycle { machine, .. } => EffectKey::PowerCycle(machine.place.clone()),
             Effect::DeleteMachine { machine, .. } => EffectKey::DeleteMachine(machine.place.clone()),
             Effect::MachineCheckStatus { check, .. } => EffectKey::MachineCheckStatus(check.place.clone()),
+            Effect::Tie(tying) => EffectKey::Tie(tying.check.place.clone()),
             Effect::Lease(_) => EffectKey::Lease,
         }
     }
@@ -301,7 +334,8 @@ impl Effect {
             | Effect::Sign(_)
             | Effect::PowerCycle { .. }
             | Effect::DeleteMachine { .. }
-            | Effect::MachineCheckStatus { .. } => Reach::Write,
+            | Effect::MachineCheckStatus { .. }
+            | Effect::Tie(_) => Reach::Write,
         }
     }
 }
@@ -340,6 +374,7 @@ impl EffectKey {
             EffectKey::Sign(_) => "sign",
             EffectKey::PowerCycle(_) => "power-cycle",
             EffectKey::DeleteMachine(_) => "delete-machine",
+            EffectKey::Tie(_) => "tie",
             EffectKey::Lease => "lease",
         }
     }

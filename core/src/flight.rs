@@ -218,6 +218,7 @@ fn waits_for_watch(key: &EffectKey) -> bool {
         | EffectKey::LookMachine(_)
         | EffectKey::Sign(_)
         | EffectKey::MachineCheckStatus(_)
+        | EffectKey::Tie(_)
         | EffectKey::Read(_)
         | EffectKey::Fetch(_)
         | EffectKey::FindMachine(_)
@@ -258,6 +259,7 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
         | EffectKey::Emit(..)
         | EffectKey::Status(_)
         | EffectKey::MachineCheckStatus(_)
+        | EffectKey::Tie(_)
         | EffectKey::Lease => false,
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Response, StatusCode, header};
 use k8s_openapi::api::coordination::v1::Lease;
-use resus_core::effect::{Effect, Signing};
+use resus_core::effect::{Effect, Signing, Tying};
 use resus_core::facts::{Name, Served, Version};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
@@ -88,7 +88,7 @@ fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<
         Effect::Sign(Signing { machine, .. }) | Effect::PowerCycle { machine, .. } => {
             Some(Fact::Machine(observe::machine(body, machine.dialect)?))
         }
-        Effect::MachineCheckStatus { check, .. } => Some(Fact::MachineCheck(observe::machine_check(body, check.dialect)?)),
+        Effect::MachineCheckStatus { check, .. } | Effect::Tie(Tying { check, .. }) => Some(Fact::MachineCheck(observe::machine_check(body, check.dialect)?)),
         Effect::Fetch { key, .. } => {
             let NameOnly { metadata } = serde_json::from_slice(body)?;
             let json = String::from_utf8_lossy(body).into_owned().into();

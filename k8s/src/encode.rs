@@ -115,6 +115,7 @@ pub fn encode(effect: &Effect, places: &Places) -> Sendable {
         Effect::PowerCycle { machine, on, .. } => machines::power_cycle(machine, *on),
         Effect::DeleteMachine { machine, .. } => machines::delete(machine),
         Effect::MachineCheckStatus { check, status } => machines::status(check, status),
+        Effect::Tie(tying) => machines::tie(tying),
         Effect::Lease(effect) => lease(effect, namespace),
     }
 }

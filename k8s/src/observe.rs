@@ -27,6 +27,7 @@ use resus_core::facts::{
     RivalLease, Taint, Version,
 };
 use resus_core::input::Fact;
+use resus_core::mhc::facts::{CLUSTER_KIND, Flavour};
 use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
 use resus_core::repeat::Recent;
 use resus_core::text::{NAME_MAX, is_name};
@@ -237,13 +238,26 @@ impl Meta {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct OwnerView {
     #[serde(deserialize_with = "opaque")]
     uid: Box<str>,
     controller: Option<bool>,
+    #[serde(default)]
+    api_version: Box<str>,
+    #[serde(default)]
+    kind: Box<str>,
+    #[serde(default)]
+    name: Box<str>,
 }
 
 impl OwnerView {
+    /// Of this name, in whichever version.
+    fn is_cluster(&self, name: Option<&str>) -> bool {
+        let group = self.api_version.split_once('/').map(|(group, _)| group);
+        group == Some(Flavour::ClusterApi.group()) && *self.kind == *CLUSTER_KIND && name == Some(&*self.name)
+    }
+
     fn into_facts(self) -> OwnerRef {
         OwnerRef { uid: self.uid, controls: self.controller == Some(true) }
     }

@@ -284,7 +284,8 @@ impl Simulation {
             | Effect::Sign(_)
             | Effect::PowerCycle { .. }
             | Effect::DeleteMachine { .. }
-            | Effect::MachineCheckStatus { .. } => Vec::new(),
+            | Effect::MachineCheckStatus { .. }
+            | Effect::Tie(_) => Vec::new(),
         };
         self.trace.count(effect.key().verb());
         self.violated(found);

@@ -117,6 +117,7 @@ impl fmt::Display for ClusterKey {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cluster {
     pub key: ClusterKey,
+    pub uid: Name,
     pub paused: bool,
     /// Since when, if it is. Where the API says that it is, but not since when: since the Cluster was created.
     pub control_plane_initialized_at: Option<Wall>,
@@ -334,8 +335,20 @@ pub struct MachineCheck {
     pub paused: bool,
     /// `spec.clusterName`; none: this cluster.
     pub cluster: Option<Name>,
+    pub ties: Ties,
     pub policy: Result<MachinePolicy, Invalid>,
     pub status: MachineCheckStatus,
+}
+
+/// What of a check's metadata ties it to its Cluster: `clusterctl move` follows it, and so does the garbage collector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ties {
+    pub has_labels: bool,
+    /// The label [`CLUSTER_LABEL`].
+    pub label: Option<Box<str>>,
+    pub has_owners: bool,
+    /// Its place among the owners, and the uid, of the owner that is a Cluster of the name in `spec.clusterName`.
+    pub owner: Option<(u32, Box<str>)>,
 }
 
 impl MachineCheck {

@@ -70,7 +70,12 @@ impl World {
                     self.machine_check_seen(check);
                 }
             }
-            (EffectKey::MachineCheckStatus(_), _) => {}
+            (EffectKey::Tie(_), Answer::Done(Some(Fact::MachineCheck(check)))) => {
+                if self.fleet.checks.get(&check.place).is_some_and(|known| known.uid == check.uid) {
+                    self.machine_check_seen(check);
+                }
+            }
+            (EffectKey::MachineCheckStatus(_) | EffectKey::Tie(_), _) => {}
             (EffectKey::Create(key), Answer::Done(_)) => {
                 self.fleet.done(&EffectKey::Create(key.clone()));
                 if self.objects.contains_key(&key) {

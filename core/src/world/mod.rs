@@ -289,7 +289,8 @@ impl World {
             | Effect::DefaultTemplate
             | Effect::DefaultCheck(_)
             | Effect::Discover { .. }
-            | Effect::ServerVersion => self.flights.sent(effect.key(), now.mono),
+            | Effect::ServerVersion
+            | Effect::Tie(_) => self.flights.sent(effect.key(), now.mono),
             Effect::Emit(event) => {
                 self.fleet.event_sent(event);
                 self.flights.sent(effect.key(), now.mono);

@@ -110,7 +110,8 @@ impl Cluster {
             | Effect::Sign(_)
             | Effect::PowerCycle { .. }
             | Effect::DeleteMachine { .. }
-            | Effect::MachineCheckStatus { .. } => unreachable!("there are no machines here"),
+            | Effect::MachineCheckStatus { .. }
+            | Effect::Tie(_) => unreachable!("there are no machines here"),
             Effect::Lease(_) => unreachable!("elections have their own answers"),
         }
     }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use resus_core::decision::Because;
 use resus_core::facts::{Amount, Invalid, Source, Status};
 use resus_core::input::{Fact, Gone, Input};
-use resus_core::mhc::facts::{Access, Budget, CLUSTER_LABEL, CONTROL_PLANE_MACHINE_LABEL, ClusterKey, Dialect, Repair, Sign};
+use resus_core::mhc::facts::{
+    Access, Budget, CLUSTER_LABEL, CONTROL_PLANE_MACHINE_LABEL, ClusterKey, Dialect, MachineCheck, Repair, Sign, Ties,
+};
 use resus_core::plan::plan;
 use resus_core::time::Wall;
 
@@ -279,4 +281,43 @@ fn what_stands_on_machines_of_a_paused_cluster_stays_though_its_check_is_gone() 
     fleet.set_cluster(&key, |cluster| cluster.paused = false);
     fleet.wait(2);
     assert_eq!(fleet.all_asked(), [""; 0]);
+}
+
+/// `clusterctl move` and the garbage collector follow both.
+#[test]
+fn a_check_is_tied_to_its_cluster_once() {
+    let tied = Ties { has_labels: true, label: Some("blue".into()), has_owners: true, owner: Some((0, "uid-blue".into())) };
+    for (ties, after) in [
+        (Ties::default(), tied.clone()),
+        (Ties { has_labels: true, label: Some("red".into()), ..Ties::default() }, tied.clone()),
+        (Ties { has_owners: true, ..Ties::default() }, Ties { owner: Some((1, "uid-blue".into())), ..tied.clone() }),
+        // A Cluster of that name that is no more.
+        (Ties { owner: Some((2, "uid-of-old".into())), ..tied.clone() }, Ties { owner: Some((2, "uid-blue".into())), ..tied.clone() }),
+    ] {
+        let (fleet, _) = Fleet::new(Dialect::V1beta2, 3).into_cluster();
+        let mut fleet = fleet;
+        fleet.add_check(MachineCheck { ties: ties.clone(), ..named(CHECK, "blue") });
+        fleet.wait(10);
+        assert_eq!(fleet.checks[CHECK].ties, after, "{ties:?}");
+        let count = |fleet: &Fleet| fleet.written.iter().filter(|what| what.starts_with("Tie(")).count();
+        assert_eq!((count(&fleet), fleet.status().healthy), (1, Some(3)), "{ties:?}");
+        fleet.wait(3600);
+        assert_eq!(count(&fleet), 1, "{ties:?}");
+    }
+}
+
+#[test]
+fn a_check_of_a_paused_cluster_or_of_none_is_not_tied() {
+    let count = |fleet: &Fleet| fleet.written.iter().filter(|what| what.starts_with("Tie(")).count();
+    let (mut fleet, key) = Fleet::new(Dialect::V1beta2, 3).into_cluster();
+    fleet.clusters.get_mut(&key).expect("there is one").paused = true;
+    fleet.add_check(named(CHECK, "blue"));
+    fleet.wait(60);
+    assert_eq!(count(&fleet), 0, "nothing is touched there");
+    fleet.set_cluster(&key, |cluster| cluster.paused = false);
+    fleet.wait(2);
+    assert_eq!(count(&fleet), 1);
+    let mut fleet = Fleet::with(Dialect::V1beta2, 3, Repair::Owner, Amount::Percent(100));
+    fleet.wait(60);
+    assert_eq!(count(&fleet), 0, "it is of this cluster");
 }

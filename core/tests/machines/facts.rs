@@ -8,7 +8,7 @@ use resus_core::facts::{
 use resus_core::input::Fact;
 use resus_core::mhc::facts::{
     Board, Budget, CLUSTER_LABEL, Cluster, ClusterKey, Dialect, Machine, MachineCheck, MachineCheckStatus, MachinePolicy, Marks,
-    Place, Posted, Repair, Slot, Style,
+    Place, Posted, Repair, Slot, Style, Ties,
 };
 use resus_core::nhc::CheckStatus;
 use resus_core::time::Wall;
@@ -19,6 +19,7 @@ pub const EPOCH: i64 = 1_800_000_000_000;
 pub fn up(key: &ClusterKey) -> Cluster {
     Cluster {
         key: key.clone(),
+        uid: format!("uid-{}", key.name).into(),
         paused: false,
         control_plane_initialized_at: Some(Wall(EPOCH)),
         infrastructure_ready_at: Some(Wall(EPOCH)),
@@ -70,6 +71,7 @@ pub fn check(dialect: Dialect, name: &str, repair: Repair, budget: Budget) -> Ma
         take_over: false,
         paused: false,
         cluster: None,
+        ties: Ties::default(),
         policy: Ok(MachinePolicy {
             selector: Selector::default(),
             node_rules: vec![rule(Status::False), rule(Status::Unknown)],

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use resus_core::effect::{Change, Creation, Edit, Effect, Owner};
+use resus_core::effect::{Change, Creation, Edit, Effect, Owner, OwnerGoes};
 use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
     Amount, Body, Claim, Invalid, Name, Node, Object, ObjectKey, OwnerRef, RivalLease, Served, Source, Status, Version,
@@ -290,6 +290,27 @@ impl Fleet {
                 (known.status, known.version) = (status.clone(), version);
                 if self.drops_new {
                     known.status.new.clear();
+                }
+                Answer::Done(Some(Fact::MachineCheck(known.clone())))
+            }
+            Effect::Tie(tying) => {
+                let version = self.next_version();
+                let known = self.checks.get_mut(&tying.check.place.name).expect("the check exists");
+                if known.version != tying.check.version {
+                    return Some(Answer::Conflict);
+                }
+                known.version = version;
+                if tying.label.is_some() {
+                    (known.ties.has_labels, known.ties.label) = (true, Some(Box::from(&*tying.cluster)));
+                }
+                let at = match tying.owner {
+                    Some(OwnerGoes::First) => Some(0),
+                    Some(OwnerGoes::Last) => Some(1),
+                    Some(OwnerGoes::At(at)) => Some(at),
+                    None => None,
+                };
+                if let Some(at) = at {
+                    (known.ties.has_owners, known.ties.owner) = (true, Some((at, Box::from(&*tying.cluster_uid))));
                 }
                 Answer::Done(Some(Fact::MachineCheck(known.clone())))
             }

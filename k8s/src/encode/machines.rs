@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
-use resus_core::effect::{Change, Creation, Edit, Signing, Target};
+use resus_core::effect::{Change, Creation, Edit, LabelGoes, OwnerGoes, Signing, Target, Tying};
 use resus_core::escalate::TEMPLATE_SUFFIX;
 use resus_core::facts::ObjectKey;
 use resus_core::mhc::facts::{
-    CLUSTER_LABEL, Dialect, MACHINE_CHECK_KIND, MACHINE_KIND, MachineCheckStatus, Place, Posted, Style,
+    CLUSTER_KIND, CLUSTER_LABEL, Dialect, MACHINE_CHECK_KIND, MACHINE_KIND, MachineCheckStatus, Place, Posted, Style,
 };
 use serde_json::{Value, json};
 
@@ -89,6 +89,31 @@ pub fn power_cycle(machine: &Target, on: bool) -> Sendable {
     let asked = if on { json!("") } else { Value::Null };
     let patch = json!({"metadata": {"resourceVersion": &*machine.version.0, "annotations": {names::POWER_CYCLE: asked}}});
     merge(machine_path(&machine.place, machine.dialect), &patch)
+}
+
+/// Other labels and owners stay: what is there, and where, the version makes sure of.
+pub fn tie(tying: &Tying) -> Sendable {
+    let Tying { check: Target { place, dialect, version, .. }, cluster, cluster_uid, dialect: read_in, label, owner } = tying;
+    let mut patch = vec![json!({"op": "replace", "path": "/metadata/resourceVersion", "value": &*version.0})];
+    let add = |path: String, value: Value| json!({"op": "add", "path": path, "value": value});
+    match label {
+        Some(LabelGoes::First) => patch.push(add("/metadata/labels".into(), json!({CLUSTER_LABEL: &**cluster}))),
+        Some(LabelGoes::Beside) => {
+            patch.push(add(format!("/metadata/labels/{}", CLUSTER_LABEL.replace('/', "~1")), json!(&**cluster)));
+        }
+        None => {}
+    }
+    let reference =
+        json!({"apiVersion": read_in.api_version(), "kind": CLUSTER_KIND, "name": &**cluster, "uid": &**cluster_uid});
+    match owner {
+        Some(OwnerGoes::First) => patch.push(add("/metadata/ownerReferences".into(), json!([reference]))),
+        Some(OwnerGoes::Last) => patch.push(add("/metadata/ownerReferences/-".into(), reference)),
+        Some(OwnerGoes::At(at)) => {
+            patch.push(json!({"op": "replace", "path": format!("/metadata/ownerReferences/{at}"), "value": reference}));
+        }
+        None => {}
+    }
+    json_patch(object_path(&key(place, *dialect, MACHINE_CHECK_KIND), names::MACHINE_CHECKS, true), patch)
 }
 
 pub fn delete(machine: &Target) -> Sendable {

@@ -1,7 +1,7 @@
 //! What does a MachineHealthCheck say?
 
 use resus_core::facts::Version;
-use resus_core::mhc::facts::{Dialect, Flavour, MachineCheck, MachineCheckStatus, Posted, Style};
+use resus_core::mhc::facts::{CLUSTER_LABEL, Dialect, Flavour, MachineCheck, MachineCheckStatus, Posted, Style, Ties};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -31,11 +31,24 @@ pub fn machine_check(json: &[u8], dialect: Dialect) -> serde_json::Result<Machin
         take_over: metadata.annotation(names::TAKE_OVER) == Some("true"),
         paused: metadata.annotation(names::PAUSED).is_some(),
         cluster: cluster.map(Into::into),
+        ties: ties(&metadata, cluster),
         policy: machine_policy::read(&spec, &metadata, dialect),
         // A status that somebody mangled is not ours any more: it is written anew.
         status: read_status(&status, dialect).unwrap_or_default(),
         uid: metadata.uid.into(),
     })
+}
+
+fn ties(metadata: &Meta, cluster: Option<&str>) -> Ties {
+    let labels = metadata.labels.iter().flatten().find(|(key, _)| *key == CLUSTER_LABEL);
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let owner = owners.iter().zip(0..).find(|(owner, _)| owner.is_cluster(cluster));
+    Ties {
+        has_labels: metadata.labels.is_some(),
+        label: labels.map(|(_, value)| value.as_str().into()),
+        has_owners: metadata.owner_references.is_some(),
+        owner: owner.map(|(owner, at)| (at, owner.uid.clone())),
+    }
 }
 
 fn read_status(status: &Value, dialect: Dialect) -> serde_json::Result<MachineCheckStatus> {

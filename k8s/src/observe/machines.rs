@@ -163,6 +163,7 @@ pub fn cluster(json: &[u8], dialect: Dialect) -> serde_json::Result<Cluster> {
     let Place { namespace, name, .. } = place(&metadata, dialect);
     Ok(Cluster {
         key: ClusterKey { namespace, name },
+        uid: metadata.uid.as_str().into(),
         paused: spec.and_then(|spec| spec.paused).unwrap_or(false),
         control_plane_initialized_at: gate(&status, dialect, ("ControlPlaneInitialized", "controlPlaneInitialized"), created_at)?,
         infrastructure_ready_at: gate(&status, dialect, ("InfrastructureReady", "infrastructureReady"), created_at)?,

@@ -1,6 +1,6 @@
 //! Machines as they are read, and the status of their checks as it is written and read again.
 
-use resus_core::effect::{Effect, Target};
+use resus_core::effect::{Effect, LabelGoes, OwnerGoes, Target, Tying};
 use resus_core::facts::{ProviderId, Status};
 use resus_core::input::{Answer, Fact};
 use resus_core::mhc::facts::{Dialect, Machine, MachineCheck, MachineCheckStatus, Marks, Posted, Style};
@@ -172,6 +172,55 @@ fn a_status_is_read_as_it_was_written() {
         }
         let stale = Effect::MachineCheckStatus { check, status: status(dialect) };
         assert!(matches!(stage.send(&stale), Answer::Conflict), "it was decided on another version");
+    }
+}
+
+/// Labels and owners of others stay, and a wrong one of ours is corrected.
+#[test]
+fn a_check_is_tied_to_its_cluster_and_keeps_what_else_it_has() {
+    let label = "cluster.x-k8s.io/cluster-name";
+    let of = |name: &str, kind: &str, uid: &str| json!({"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": kind, "name": name, "uid": uid});
+    for (labels, owners, kept) in [
+        (json!(null), json!(null), vec![]),
+        (json!({"a": "b"}), json!([of("blue", "ClusterClass", "u1")]), vec!["u1"]),
+        (json!({"a": "b", label: "red"}), json!([of("red", "Cluster", "u1"), of("blue", "Cluster", "old")]), vec!["u1"]),
+    ] {
+        let mut stage = Stage::ours(Dialect::V1beta1);
+        let spec = with("clusterName", json!("blue"));
+        let metadata = json!({"name": "c", "labels": labels, "ownerReferences": owners});
+        let api_version = stage.dialect.api_version();
+        let object = json!({"apiVersion": api_version, "kind": "MachineHealthCheck", "metadata": metadata, "spec": spec});
+        assert_eq!(stage.create(&object).0, 201, "{object}");
+        let path = format!("/apis/{api_version}/namespaces/default/machinehealthchecks/c");
+        let read = |stage: &mut Stage| {
+            let object = stage.ask(&http::Method::GET, &path, &Value::Null);
+            (observe::machine_check(object.to_string().as_bytes(), Dialect::V1beta1).expect("it can be read"), object)
+        };
+        let MachineCheck { ties, place, dialect, uid, version, .. } = read(&mut stage).0;
+        let tying = Tying {
+            check: Target { place, dialect, uid, version },
+            cluster: "blue".into(),
+            cluster_uid: "u9".into(),
+            dialect: Dialect::V1beta2,
+            label: Some(if ties.has_labels { LabelGoes::Beside } else { LabelGoes::First }),
+            owner: Some(match (&ties.owner, ties.has_owners) {
+                (Some((at, _)), _) => OwnerGoes::At(*at),
+                (None, true) => OwnerGoes::Last,
+                (None, false) => OwnerGoes::First,
+            }),
+        };
+        let effect = Effect::Tie(tying);
+        let Answer::Done(Some(Fact::MachineCheck(tied))) = stage.send(&effect) else { panic!("{object}") };
+        let at = u32::try_from(kept.len()).expect("a few");
+        assert_eq!((tied.ties.label.as_deref(), tied.ties.owner), (Some("blue"), Some((at, "u9".into()))), "{object}");
+        let (_, after) = read(&mut stage);
+        assert_eq!(after["metadata"]["labels"]["a"], labels["a"], "{after}");
+        let owners = after["metadata"]["ownerReferences"].as_array().expect("it has owners");
+        let uids: Vec<&str> = owners.iter().filter_map(|owner| owner["uid"].as_str()).collect();
+        assert_eq!(uids, [&kept[..], &["u9"]].concat(), "{after}");
+        let ours = &owners[kept.len()];
+        assert_eq!((&ours["apiVersion"], &ours["controller"]), (&json!("cluster.x-k8s.io/v1beta2"), &Value::Null), "{ours}");
+        assert!(matches!(stage.send(&effect), Answer::Conflict), "it was decided on another version");
     }
 }
 

@@ -164,9 +164,12 @@ impl<'a> Draft<'a> {
         };
         self.decide_machines(&round, &subjects, &mut found);
         self.clear_strays(&round, &subjects);
+        let is_being_tied = self.tie(&round);
         match (&round.doubt, paused) {
             (Some(source), _) => self.report_machine_doubt(check, source),
             (None, true) => self.report_paused(check),
+            // The status would be written on a version that is about to go.
+            (None, false) if is_being_tied => {}
             (None, false) => self.report_machines(check, &found),
         }
     }

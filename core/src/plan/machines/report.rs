@@ -1,9 +1,11 @@
 //! What do people see of a MachineHealthCheck?
 
+use super::find::clusters;
 use super::{Round, Subject};
 use crate::decision::{Because, Verdict};
-use crate::effect::{Effect, Target};
+use crate::effect::{Effect, LabelGoes, OwnerGoes, Target, Tying};
 use crate::facts::{Object, Source};
+use crate::flight::Clearance;
 use crate::mhc::facts::{MachineCheck, MachineCheckStatus};
 use crate::mhc::status::{self, Findings};
 use crate::nhc::Event;
@@ -12,6 +14,8 @@ use crate::plan::report::{DOUBT_TOLD_AFTER, EVENTS_PER_STATUS};
 
 /// Events about machines that are on their way at once; each waits for nobody, so a few suffice.
 const NEWS_AT_ONCE: usize = 20;
+/// The API server takes no longer value of a label, in bytes.
+const LABEL_MAX: usize = 63;
 
 impl<'a> Draft<'a> {
     pub(super) fn report_machines(&mut self, check: &MachineCheck, found: &Findings) {
@@ -68,16 +72,40 @@ impl<'a> Draft<'a> {
         match self.next_status_at(&key, desired.gist()) {
             Some(next_at) => self.wake(Some(next_at)),
             None if all_settled => {
-                let check = Target {
-                    place: check.place.clone(),
-                    dialect: check.dialect,
-                    uid: check.uid.clone(),
-                    version: check.version.clone(),
-                };
-                self.send(Effect::MachineCheckStatus { check, status: desired });
+                self.send(Effect::MachineCheckStatus { check: target(check), status: desired });
             }
             None => {}
         }
+    }
+
+    /// A check that is not tied to its Cluster is left behind when that is moved, and stays when that is deleted. Is it being
+    /// tied, so that its version is about to change?
+    pub(super) fn tie(&mut self, round: &Round<'a>) -> bool {
+        let check = round.check;
+        let (Some(cluster), Ok(Some(dialect))) = (round.reach.cluster(), clusters(self.world)) else { return false };
+        if round.paused || round.doubt.is_some() || cluster.uid.is_empty() {
+            return false;
+        }
+        let label = match &check.ties.label {
+            Some(own) if **own == *cluster.key.name => None,
+            _ if cluster.key.name.len() > LABEL_MAX => None,
+            _ if check.ties.has_labels => Some(LabelGoes::Beside),
+            _ => Some(LabelGoes::First),
+        };
+        let owner = match &check.ties.owner {
+            Some((_, uid)) if **uid == *cluster.uid => None,
+            Some((at, _)) => Some(OwnerGoes::At(*at)),
+            None if check.ties.has_owners => Some(OwnerGoes::Last),
+            None => Some(OwnerGoes::First),
+        };
+        if label.is_none() && owner.is_none() {
+            return false;
+        }
+        let (cluster, cluster_uid) = (cluster.key.name.clone(), cluster.uid.clone());
+        let effect = Effect::Tie(Tying { check: target(check), cluster, cluster_uid, dialect, label, owner });
+        let (key, before) = (effect.key(), self.plan.effects.len());
+        self.send(effect);
+        self.plan.effects.len() > before || self.world.flights.clearance(&key, self.now.mono) == Clearance::UnderWay
     }
 
     /// What has happened to machines is told as soon as there is time for it.
@@ -111,4 +139,8 @@ impl<'a> Draft<'a> {
             self.decided_machine(&label, &object.key.name, Verdict::Remove, Because::NotSelected);
         }
     }
+}
+
+fn target(check: &MachineCheck) -> Target {
+    Target { place: check.place.clone(), dialect: check.dialect, uid: check.uid.clone(), version: check.version.clone() }
 }
