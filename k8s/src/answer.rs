@@ -81,14 +81,14 @@ fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<
         Effect::Status { .. } => Some(Fact::Check(observe::check(body)?)),
         Effect::Discover { api_version } => Some(kinds(api_version, body)?),
         Effect::ServerVersion => Some(server(body)?),
-        Effect::FindMachine { .. } => {
-            Some(observe::machine_of_node(body)?)
-        }
+        Effect::FindMachine { .. } => Some(observe::machine_of_node(body)?),
         Effect::LookMachine { dialect, .. } => Some(Fact::Machine(observe::machine(body, *dialect)?)),
         Effect::Sign(Signing { machine, .. }) | Effect::PowerCycle { machine, .. } => {
             Some(Fact::Machine(observe::machine(body, machine.dialect)?))
         }
-        Effect::MachineCheckStatus { check, .. } | Effect::Tie(Tying { check, .. }) => Some(Fact::MachineCheck(observe::machine_check(body, check.dialect)?)),
+        Effect::MachineCheckStatus { check, .. } | Effect::Tie(Tying { check, .. }) => {
+            Some(Fact::MachineCheck(observe::machine_check(body, check.dialect)?))
+        }
         Effect::Fetch { key, .. } => {
             let NameOnly { metadata } = serde_json::from_slice(body)?;
             let json = String::from_utf8_lossy(body).into_owned().into();

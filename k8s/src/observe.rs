@@ -23,8 +23,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::escalate::TEMPLATE_SUFFIX;
 use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
-    Body, Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnerRef, ProviderId, READY, Rival,
-    RivalLease, Taint, Version,
+    Body, Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnerRef, ProviderId, READY,
+    Rival, RivalLease, Taint, Version,
 };
 use resus_core::input::Fact;
 use resus_core::mhc::facts::{CLUSTER_KIND, Flavour};

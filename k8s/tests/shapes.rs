@@ -183,7 +183,14 @@ fn creation() -> Effect {
         plural: "reboots".into(),
         body: Body { spec: r#"{"a":1}"#.into(), labels: Box::default(), annotations: Box::default() },
         template: "t".into(),
-        owner: Owner::Check { node: "n1".into(), check: "c".into(), check_uid: "u".into(), control_plane: true, machine: None, tells: Vec::new() },
+        owner: Owner::Check {
+            node: "n1".into(),
+            check: "c".into(),
+            check_uid: "u".into(),
+            control_plane: true,
+            machine: None,
+            tells: Vec::new(),
+        },
     })
 }
 

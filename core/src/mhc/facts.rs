@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::facts::{Amount, Condition, Invalid, Kind, Labels, Name, Object, ObjectKey, ProviderId, Rule, Selector, Status, Version};
+use crate::facts::{
+    Amount, Condition, Invalid, Kind, Labels, Name, Object, ObjectKey, ProviderId, Rule, Selector, Status, Version,
+};
 use crate::text::is_name;
 use crate::time::Wall;
 

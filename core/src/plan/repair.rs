@@ -111,7 +111,7 @@ impl<'a> Draft<'a> {
         }
         match self.clear_to_start(round, target, step, &key, due_at) {
             Err(waits) => waits,
-            Ok(mate) => self.start(round, &target.known.node, step, key, mate),
+            Ok(mate) => self.start(round, &target.known.node, step, &key, mate),
         }
     }
 
@@ -228,14 +228,7 @@ impl<'a> Draft<'a> {
         (Verdict::Wait, if sent { Because::Holding } else { Because::Queued })
     }
 
-    fn start(
-        &mut self,
-        round: &Round<'a>,
-        node: &Node,
-        step: usize,
-        key: ObjectKey,
-        mate: Mate,
-    ) -> (Verdict, Because) {
+    fn start(&mut self, round: &Round<'a>, node: &Node, step: usize, key: &ObjectKey, mate: Mate) -> (Verdict, Because) {
         let workshop = &round.workshops[step];
         let (machine, because) = match mate {
             Mate::None => (None, Because::Creating { key: key.clone() }),

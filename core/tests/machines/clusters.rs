@@ -292,7 +292,10 @@ fn a_check_is_tied_to_its_cluster_once() {
         (Ties { has_labels: true, label: Some("red".into()), ..Ties::default() }, tied.clone()),
         (Ties { has_owners: true, ..Ties::default() }, Ties { owner: Some((1, "uid-blue".into())), ..tied.clone() }),
         // A Cluster of that name that is no more.
-        (Ties { owner: Some((2, "uid-of-old".into())), ..tied.clone() }, Ties { owner: Some((2, "uid-blue".into())), ..tied.clone() }),
+        (
+            Ties { owner: Some((2, "uid-of-old".into())), ..tied.clone() },
+            Ties { owner: Some((2, "uid-blue".into())), ..tied.clone() },
+        ),
     ] {
         let (fleet, _) = Fleet::new(Dialect::V1beta2, 3).into_cluster();
         let mut fleet = fleet;

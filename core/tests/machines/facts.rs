@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use resus_core::facts::{
-    Check, Condition, Invalid, Kind, Labels, Node, Object, ObjectKey, ProviderId, Rival, RivalLease, Rule, Selector, Status, Version,
+    Check, Condition, Invalid, Kind, Labels, Node, Object, ObjectKey, ProviderId, Rival, RivalLease, Rule, Selector, Status,
+    Version,
 };
 use resus_core::input::Fact;
 use resus_core::mhc::facts::{

@@ -53,7 +53,10 @@ fn the_range_that_forbids_is_named() {
     fleet.breaks("n1");
     fleet.wait(302);
     let message = fleet.message("RemediationAllowed");
-    assert!(message.starts_with("1 of 3 machines are not healthy") && message.contains("within the unhealthyRange [2-3]"), "{message}");
+    assert!(
+        message.starts_with("1 of 3 machines are not healthy") && message.contains("within the unhealthyRange [2-3]"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -103,8 +103,7 @@ pub fn tie(tying: &Tying) -> Sendable {
         }
         None => {}
     }
-    let reference =
-        json!({"apiVersion": read_in.api_version(), "kind": CLUSTER_KIND, "name": &**cluster, "uid": &**cluster_uid});
+    let reference = json!({"apiVersion": read_in.api_version(), "kind": CLUSTER_KIND, "name": &**cluster, "uid": &**cluster_uid});
     match owner {
         Some(OwnerGoes::First) => patch.push(add("/metadata/ownerReferences".into(), json!([reference]))),
         Some(OwnerGoes::Last) => patch.push(add("/metadata/ownerReferences/-".into(), reference)),

@@ -186,7 +186,7 @@ fn a_check_is_tied_to_its_cluster_and_keeps_what_else_it_has() {
         (json!({"a": "b", label: "red"}), json!([of("red", "Cluster", "u1"), of("blue", "Cluster", "old")]), vec!["u1"]),
     ] {
         let mut stage = Stage::ours(Dialect::V1beta1);
-        let spec = with("clusterName", json!("blue"));
+        let spec = with(&json!({"clusterName": "blue"}));
         let metadata = json!({"name": "c", "labels": labels, "ownerReferences": owners});
         let api_version = stage.dialect.api_version();
         let object = json!({"apiVersion": api_version, "kind": "MachineHealthCheck", "metadata": metadata, "spec": spec});

@@ -404,9 +404,8 @@ pub fn machines_here(world: &World) -> BTreeMap<&Name, &Machine> {
         Flavour::OpenShift => true,
     };
     // Whoever writes Machines could otherwise keep any node from being repaired by the checks of nodes.
-    let is_on_another_host = |machine: &Machine, node: &Name| {
-        world.nodes.get(node).is_some_and(|known| another_host(machine, &known.node).is_some())
-    };
+    let is_on_another_host =
+        |machine: &Machine, node: &Name| world.nodes.get(node).is_some_and(|known| another_host(machine, &known.node).is_some());
     let here = world.fleet.machines.values().filter(is_here).filter_map(|machine| Some((machine.node.as_ref()?, machine)));
     here.filter(|(node, machine)| !is_on_another_host(machine, node)).collect()
 }
