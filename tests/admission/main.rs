@@ -4,6 +4,7 @@ mod bad;
 mod fuzz;
 mod good;
 mod machines;
+mod nodes;
 mod running;
 mod side;
 mod without;

@@ -11,7 +11,7 @@ use crate::good::{base, escalation, step, template};
 use crate::side::{Answer, CHECKS, Side};
 
 /// Far more than a real server needs to learn of a policy.
-const SOON: Duration = Duration::from_secs(30);
+pub const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_server_keeps_what_a_running_remediation_needs() {
@@ -45,6 +45,8 @@ async fn what_runs_is_kept(side: &mut Side) {
         let answer = side.ask(Method::DELETE, &format!("{CHECKS}{path}"), "application/json", &Value::Null).await;
         let says = "deletion prohibited due to running remediation: wait until";
         assert!(answer.code == 403 && answer.message().contains(says), "{path}: {} {}", answer.code, answer.message());
+        let way_out = "kubectl delete validatingadmissionpolicybinding nodehealthcheck-deletion.resus.dev";
+        assert!(answer.message().contains(way_out), "{}", answer.message());
     }
     for name in ["single", "several", "selecting"] {
         // What it shows last is not kept for ever: the status may change all the time.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub const CHECKS: &str = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const POLICIES: [&str; 2] = [
+pub const POLICIES: [&str; 2] = [
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
 ];
@@ -60,10 +60,21 @@ impl Side {
     }
 
     pub async fn ask(&mut self, method: Method, path: &str, kind: &str, body: &Value) -> Answer {
+        self.send(request(&method, path, kind, body)).await
+    }
+
+    /// As somebody else.
+    pub async fn ask_as(&mut self, user: &str, method: Method, path: &str, kind: &str, body: &Value) -> Answer {
+        let mut request = request(&method, path, kind, body);
+        request.headers_mut().insert("impersonate-user", user.parse().expect("users here are ASCII"));
+        self.send(request).await
+    }
+
+    async fn send(&mut self, request: Request<Vec<u8>>) -> Answer {
         match self {
-            Side::Embedded(server) => ask(server, &method, path, kind, body),
+            Side::Embedded(server) => answered(server, request),
             Side::Real(client, _) => {
-                let request = request(&method, path, kind, body).map(Body::from);
+                let request = request.map(Body::from);
                 let response = client.send(request).await.expect("the server answers");
                 let code = response.status().as_u16();
                 let bytes = response.into_body().collect_bytes().await.expect("an answer is whole");
@@ -104,7 +115,11 @@ impl Answer {
 }
 
 fn ask(server: &mut Server, method: &Method, path: &str, kind: &str, body: &Value) -> Answer {
-    match server.handle(NOW, request(method, path, kind, body)) {
+    answered(server, request(method, path, kind, body))
+}
+
+fn answered(server: &mut Server, request: Request<Vec<u8>>) -> Answer {
+    match server.handle(NOW, request) {
         Reply::Answer(response) => {
             Answer { code: response.status().as_u16(), body: serde_json::from_slice(response.body()).unwrap_or_default() }
         }
