@@ -15,6 +15,9 @@ use crate::time::Wall;
 /// A name that is handed around a lot: cheap to clone.
 pub type Name = Arc<str>;
 
+/// Where resus is installed, unless somebody says otherwise.
+pub const DEFAULT_NAMESPACE: &str = "poison-pill";
+
 /// Why something that the API holds cannot be used, as a sentence for the admin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Invalid(pub Name);

@@ -167,6 +167,11 @@ impl Flights {
         }
     }
 
+    /// There is a namespace for Leases on nodes now: what was refused for want of it need not wait.
+    pub fn release_holds(&mut self) {
+        self.0.retain(|key, flight| !matches!((key, flight), (EffectKey::HoldNode(_), Flight::Refused { .. })));
+    }
+
     /// The server was asked and says that it does not exist. What may still be on its way is asked about again.
     pub fn denied(&mut self, key: &EffectKey, now: Mono) {
         match self.0.get_mut(key) {

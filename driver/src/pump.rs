@@ -71,6 +71,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
     let (sender, mut inputs) = mpsc::channel(INPUTS_MAX);
     let mut world = World::new(Election::new(settings.identity.as_str().into(), settings.timing), settings.claim);
     let keep = Arc::new(Keep::of(&settings.detectors));
+    world.namespace = settings.places.own.as_str().into();
     world.detectors = settings.detectors;
     world.homes = settings.homes;
     world.limit = settings.limit;

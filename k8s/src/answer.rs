@@ -62,6 +62,8 @@ fn answer(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Answer 
     }
     let status = api_status(response);
     match (code, status.reason.as_str()) {
+        // The Lease that was to be taken over is gone, not the namespace.
+        (StatusCode::NOT_FOUND, _) if matches!(effect, Effect::HoldNode(_)) && !status.names_namespace() => Answer::Conflict,
         (StatusCode::NOT_FOUND, _) => Answer::Missing,
         (StatusCode::CONFLICT, "AlreadyExists") => Answer::Exists,
         (StatusCode::CONFLICT, _) => Answer::Conflict,
@@ -142,10 +144,9 @@ fn server(body: &[u8]) -> serde_json::Result<Fact> {
 fn lease_answer(effect: &LeaseEffect, response: &Response<Vec<u8>>) -> LeaseAnswer {
     let code = response.status();
     let status = if code.is_success() { ApiStatus::default() } else { api_status(response) };
-    let namespace_is_gone = status.details.as_ref().is_some_and(|details| details.kind == "namespaces");
     match (effect, code) {
         (LeaseEffect::Namespace, code) if code.is_success() || code == StatusCode::CONFLICT => LeaseAnswer::NamespaceCreated,
-        (LeaseEffect::Create(_), StatusCode::NOT_FOUND) if namespace_is_gone => LeaseAnswer::NamespaceMissing,
+        (LeaseEffect::Create(_), StatusCode::NOT_FOUND) if status.names_namespace() => LeaseAnswer::NamespaceMissing,
         (LeaseEffect::Read | LeaseEffect::Write(_), StatusCode::NOT_FOUND) => LeaseAnswer::Missing,
         (LeaseEffect::Create(_) | LeaseEffect::Write(_), StatusCode::CONFLICT) => LeaseAnswer::Conflict,
         (LeaseEffect::Namespace, code) => LeaseAnswer::Failed {

@@ -37,9 +37,6 @@ pub const CONFIRMED_HEALTHY: &str = "remediation.medik8s.io/manually-confirmed-h
 /// Providers label their ClusterRoles with it, so that we may create their objects.
 pub const AGGREGATION: (&str, &str) = ("rbac.ext-remediation/aggregate-to-ext-remediation", "true");
 
-/// Likewise the providers of Cluster API.
-pub const CLUSTER_API_AGGREGATION: (&str, &str) = ("cluster.x-k8s.io/aggregate-to-manager", "true");
-
 pub const MACHINES: &str = "machines";
 pub const MACHINE_CHECKS: &str = "machinehealthchecks";
 pub const CLUSTERS: &str = "clusters";

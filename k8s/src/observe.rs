@@ -648,6 +648,13 @@ pub struct ApiStatus {
     pub details: Option<ApiStatusDetails>,
 }
 
+impl ApiStatus {
+    /// Is it a namespace that is missing, and not what was to be in it?
+    pub fn names_namespace(&self) -> bool {
+        self.details.as_ref().is_some_and(|details| details.kind == "namespaces")
+    }
+}
+
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiStatusDetails {

@@ -64,7 +64,13 @@ fn refused() -> Vec<(Method, &'static str, &'static str, Value, &'static str)> {
     let annotations = |all: Value| json!({"metadata": {"annotations": all}});
     let (spec, only) = ("nothing in the spec of Nodes", "only takes the annotation");
     vec![
-        (Method::POST, "", "application/json", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}}), "makes and deletes none"),
+        (
+            Method::POST,
+            "",
+            "application/json",
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}}),
+            "makes and deletes none",
+        ),
         (Method::DELETE, "/n1", "application/json", Value::Null, "makes and deletes none"),
         (Method::PATCH, "/n1/status", MERGE, json!({"status": {"phase": "Running"}}), "leaves their status alone"),
         patch(MERGE, json!({"spec": {"unschedulable": true}}), spec),
@@ -89,7 +95,8 @@ fn refused() -> Vec<(Method, &'static str, &'static str, Value, &'static str)> {
 async fn set_up(side: &mut Side) {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let metadata = json!({"name": "everything-on-nodes"});
-    let role = json!({"metadata": metadata, "rules": [{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"]}]});
+    let role =
+        json!({"metadata": metadata, "rules": [{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"]}]});
     let subject = |namespace: &str| json!({"kind": "ServiceAccount", "name": "resus-controller", "namespace": namespace});
     let binding = json!({"metadata": metadata, "subjects": [subject(NAMESPACE), subject("poison-pill")],
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "everything-on-nodes"}});

@@ -82,6 +82,7 @@ async fn a_template_of_metal3_is_refused_until_it_is_where_machines_are() {
     stage.condition("n1", "Ready", "False", 60).await;
     stage.check_with("workers", "50%", template("provider")).await;
     let kubeconfig = stage.account().await;
+    stage.apply_file("deploy/rbac-openshift.yaml").await;
     stage.aggregate("metal3-remediation").await;
     let _controller = stage.controller("controller", &kubeconfig);
 

@@ -19,7 +19,7 @@ rules:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_whose_role_lacks_watch_and_patch_works_all_the_same() {
-    let Some(stage) = stage(Cluster::builder()).await else { return };
+    let Some(stage) = stage(Cluster::builder().lacks_rights()).await else { return };
     stage.nodes(3).await;
     stage.check_with("workers", "1", json!({"healthyDelay": "-1s"})).await;
     let kubeconfig = stage.account().await;

@@ -38,7 +38,8 @@ pub async fn stage(builder: Builder) -> Option<Stage> {
 
 /// With nothing but what `deploy/crds` holds.
 pub async fn bare_stage(builder: Builder) -> Option<Stage> {
-    let cluster = cluster_or_skip(builder).await?;
+    // Every story tells which rights it needed.
+    let cluster = cluster_or_skip(builder.audit(true)).await?;
     let stage = Stage { api: cluster.admin(), cluster };
     stage.apply_file("deploy/crds").await;
     stage.established("nodehealthchecks.remediation.medik8s.io").await;
@@ -71,7 +72,9 @@ impl Stage {
     }
 
     pub async fn established(&self, crd: &str) {
-        self.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{crd}")]).await;
+        let wait = ["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{crd}")];
+        // Of a definition that is so new that nothing is said of it yet kubectl makes an error.
+        until(SOON, &format!("{crd} is established"), || async { self.cluster.kubectl(wait).await.ok()?.ok().ok() }).await;
     }
 
     /// Healthy workers `n1`, `n2` and so on.

@@ -19,6 +19,8 @@ pub struct Fleet {
     pub access: BTreeMap<ClusterKey, Result<Access, Invalid>>,
     /// Clusters whose kubeconfig turned out to be of no use, with why, until there is another.
     pub no_access: BTreeMap<ClusterKey, Name>,
+    /// Clusters whose Secret we may not read. What was read before stays, and nothing starts on it.
+    pub forbidden: BTreeSet<ClusterKey>,
     pub regions: BTreeMap<ClusterKey, Region>,
     /// Conditions that are dated into the future, or not at all, by their type: as they stand there, and when that was
     /// first seen.
@@ -215,6 +217,7 @@ impl Fleet {
             Source::Access(cluster) => {
                 self.access.remove(cluster);
                 self.no_access.remove(cluster);
+                self.forbidden.remove(cluster);
             }
             Source::RemoteNodes(cluster) => {
                 self.regions.remove(cluster);

@@ -15,7 +15,7 @@ use crate::decision::{Because, Decision, Verdict};
 use crate::default_check;
 use crate::effect::{Effect, Reach};
 use crate::escalate;
-use crate::facts::{Check, Kind, Mode, Name, Object, Rival, Signal, Source};
+use crate::facts::{Check, Kind, Name, Object, Rival, Signal, Source};
 use crate::flight::{Clearance, grows_with_nodes};
 use crate::gate;
 use crate::health::Known;
@@ -225,10 +225,6 @@ impl<'a> Draft<'a> {
         let mut policies = ours.filter_map(|check| check.policy.as_ref().ok()).peekable();
         if policies.peek().is_some() {
             self.plan.watches.extend([Source::NodeLeases, Source::Rivals(Rival::Medik8s)]);
-        }
-        // Ahead of the first repair, which should not have to wait for it.
-        if self.world.lease_namespace_missing && policies.clone().any(|policy| policy.mode == Mode::Act) {
-            self.send(Effect::LeaseNamespace);
         }
         let (etcd, now) = (&self.world.etcd, self.now.mono);
         let concerns = |known: &&Known| known.is_control_plane || etcd.remembers(&known.node.name, now);

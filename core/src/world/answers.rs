@@ -98,10 +98,12 @@ impl World {
             (EffectKey::Read(key), Answer::Missing) => self.flights.denied(&EffectKey::Create(key), now.mono),
             (EffectKey::Read(_), _) => {}
             (EffectKey::HoldNode(_), Answer::Missing) => self.lease_namespace_missing = true,
-            // Where we may not make it somebody else has to; whether they have, the next Lease tells.
-            (EffectKey::LeaseNamespace, Answer::Done(_) | Answer::Exists | Answer::Refused { forbidden: true, .. }) => {
+            (EffectKey::LeaseNamespace, Answer::Done(_) | Answer::Exists) => {
                 self.lease_namespace_missing = false;
+                self.flights.release_holds();
             }
+            // Where we may not make it somebody else has to; whether they have, the next Lease tells.
+            (EffectKey::LeaseNamespace, Answer::Refused { forbidden: true, .. }) => self.lease_namespace_missing = false,
             // First the patch is refused; then, if that is no better, the update.
             (EffectKey::Mark(key, ..), Answer::Refused { forbidden: true, .. }) => {
                 match self.is_unpatchable(&key.kind, sent_at) {

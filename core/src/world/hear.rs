@@ -108,7 +108,11 @@ impl World {
                 self.fleet.regions.entry(cluster.clone()).or_default();
                 self.fleet.drop_unseen(source, &unseen, now.mono);
             }
-            Source::MachineChecks(_) | Source::Machines(_) | Source::Clusters(_) | Source::Access(_) | Source::RemoteEtcd(_) => {
+            Source::Access(cluster) => {
+                self.fleet.forbidden.remove(cluster);
+                self.fleet.drop_unseen(source, &unseen, now.mono);
+            }
+            Source::MachineChecks(_) | Source::Machines(_) | Source::Clusters(_) | Source::RemoteEtcd(_) => {
                 self.fleet.drop_unseen(source, &unseen, now.mono);
             }
         }
@@ -362,6 +366,7 @@ impl World {
         match source {
             Source::Signals(signal) => self.refused(*signal, Off::NotReadable, now),
             Source::Rivals(rival) => self.rivals.entry(*rival).or_default().forbidden(now),
+            Source::Access(cluster) => self.fleet.forbidden.insert(cluster.clone()),
             // Without these there is nothing to decide on, and the watch says why.
             Source::Nodes
             | Source::Checks
@@ -374,7 +379,6 @@ impl World {
             | Source::MachineChecks(_)
             | Source::Machines(_)
             | Source::Clusters(_)
-            | Source::Access(_)
             | Source::RemoteNodes(_)
             | Source::RemoteEtcd(_) => false,
         }

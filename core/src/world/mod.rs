@@ -13,7 +13,7 @@ use self::hear::{CHECK_DEFINITION, CLUSTER_DEFINITION, MACHINE_CHECK_DEFINITIONS
 use crate::default_check::DefaultCheck;
 use crate::effect::{Change, Effect, EffectKey, Owner, Signing};
 use crate::etcd::Etcd;
-use crate::facts::{Budget, Check, Claim, Guard, Kind, Limit, Name, NodeLease, Object, ObjectKey, Rival, Served, Source};
+use crate::facts::{Budget, Check, Claim, DEFAULT_NAMESPACE, Guard, Kind, Limit, Name, NodeLease, Object, ObjectKey, Rival, Served, Source};
 use crate::flight::{Flights, backoff};
 use crate::health::Known;
 use crate::input::Input;
@@ -28,6 +28,8 @@ use crate::upgrade::{Detectors, Signals};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     pub clock: Clock,
+    /// Where resus is installed.
+    pub namespace: Name,
     pub election: Election,
     /// Of NodeHealthChecks and of MachineHealthChecks.
     claim: Claim,
@@ -46,7 +48,7 @@ pub struct World {
     pub objects: BTreeMap<ObjectKey, Object>,
     /// Leases on nodes, by their own names.
     pub node_leases: BTreeMap<Name, NodeLease>,
-    /// The namespace for leases on nodes does not exist, as far as anybody has told.
+    /// The namespace for leases on nodes does not exist: a Lease could not be made there.
     pub lease_namespace_missing: bool,
     pub etcd: Etcd,
     /// OpenShift's guards of etcd.
@@ -145,6 +147,7 @@ impl World {
     pub fn new(election: Election, claim: Claim) -> World {
         World {
             clock: Clock::default(),
+            namespace: DEFAULT_NAMESPACE.into(),
             election,
             claim,
             machine_claim: Claim::default(),
@@ -158,7 +161,7 @@ impl World {
             checks: BTreeMap::new(),
             objects: BTreeMap::new(),
             node_leases: BTreeMap::new(),
-            lease_namespace_missing: true,
+            lease_namespace_missing: false,
             etcd: Etcd::default(),
             budgets: BTreeMap::new(),
             guards: BTreeMap::new(),

@@ -58,7 +58,12 @@ fn nodes_of_the_same_name_in_two_clusters_are_never_mixed_up() {
 
 #[test]
 fn a_cluster_that_cannot_be_read_is_a_reason_to_wait_and_is_told() {
-    let cases: [(fn(&mut Fleet, &ClusterKey), &str, &str); 4] = [
+    let cases: [(fn(&mut Fleet, &ClusterKey), &str, &str); 5] = [
+        (
+            |fleet, key| fleet.tell(Input::Forbidden(Source::Access(key.clone()))),
+            "False ClusterUnreachable",
+            "resus manifests --cluster ns/blue | kubectl apply -f -",
+        ),
         (
             |fleet, key| {
                 fleet.access.remove(key);
@@ -99,6 +104,22 @@ fn a_cluster_that_cannot_be_read_is_a_reason_to_wait_and_is_told() {
         assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some(condition));
         assert!(fleet.message("RemediationAllowed").contains(message), "{}", fleet.message("RemediationAllowed"));
     }
+}
+
+#[test]
+fn a_kubeconfig_that_may_be_read_again_is_enough() {
+    let (mut fleet, key) = remote(2);
+    fleet.tell(Input::Forbidden(Source::Access(key.clone())));
+    fleet.ready(Some(&key), "n1", Status::False);
+    fleet.wait(400);
+    assert_eq!(fleet.all_asked(), [""; 0]);
+    fleet.world.namespace = "elsewhere".into();
+    fleet.wait(2);
+    let command = "resus manifests --cluster ns/blue --namespace elsewhere | kubectl apply -f -";
+    assert!(fleet.message("RemediationAllowed").contains(command), "{}", fleet.message("RemediationAllowed"));
+    fleet.list(Source::Access(key));
+    fleet.wait(2);
+    assert_eq!(fleet.all_asked(), ["m1"]);
 }
 
 /// A watch that breaks means that nothing is certain any more, and that no node is gone.

@@ -37,7 +37,10 @@ pub fn node_writes(namespace: &str, account: &str) -> [Value; 2] {
             "request.operation == 'UPDATE' && (!has(request.subResource) || request.subResource == '')".to_owned(),
             "resus changes Nodes themselves, and nothing but an annotation: it makes and deletes none, and leaves their status alone",
         ),
-        (both(&[&same("spec")]), "resus changes nothing in the spec of Nodes: neither taints nor whether they may be scheduled to"),
+        (
+            both(&[&same("spec")]),
+            "resus changes nothing in the spec of Nodes: neither taints nor whether they may be scheduled to",
+        ),
         (both(&[&same("metadata.labels")]), "resus changes no labels of Nodes"),
         (annotations, "resus only takes the annotation remediation.medik8s.io/manually-confirmed-healthy away from Nodes"),
         (
@@ -63,7 +66,8 @@ fn same(path: &str) -> String {
 
 fn policy(name: &str, rule: &Value, conditions: &Value, validations: &[(String, &str)]) -> [Value; 2] {
     let metadata = json!({"name": name, "labels": {MANAGED_BY_LABEL: MANAGER}});
-    let validation = |(expression, message): &(String, &str)| json!({"expression": expression, "message": message, "reason": "Forbidden"});
+    let validation =
+        |(expression, message): &(String, &str)| json!({"expression": expression, "message": message, "reason": "Forbidden"});
     let validations: Vec<Value> = validations.iter().map(validation).collect();
     let mut spec = json!({
         "failurePolicy": "Fail",

@@ -3,6 +3,7 @@
 use resus_core::mhc::facts::Flavour;
 
 use crate::names;
+use crate::signal::KURED_NAME;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
@@ -97,15 +98,6 @@ pub const RIGHTS: &[Right] = &[
     Right {
         component: Component::Controller,
         scope: Scope::Cluster,
-        group: "machine.openshift.io",
-        resources: &["machines"],
-        only: &[],
-        verbs: &["get"],
-        why: "let a node's Machine own its remediation, where Metal3 looks for it",
-    },
-    Right {
-        component: Component::Controller,
-        scope: Scope::Cluster,
         group: "coordination.k8s.io",
         resources: &["leases"],
         only: &[names::MEDIK8S_LEASE],
@@ -118,7 +110,7 @@ pub const RIGHTS: &[Right] = &[
         group: "remediation.medik8s.io",
         resources: &["nodehealthchecks"],
         only: &[],
-        verbs: &["get", "list", "watch"],
+        verbs: &["list", "watch"],
         why: "read the checks",
     },
     Right {
@@ -163,7 +155,7 @@ pub const RIGHTS: &[Right] = &[
         group: "config.openshift.io",
         resources: &["clusterversions"],
         only: &[],
-        verbs: &["get", "list", "watch"],
+        verbs: &["list", "watch"],
         why: "start nothing while OpenShift is being upgraded",
     },
     Right {
@@ -171,7 +163,7 @@ pub const RIGHTS: &[Right] = &[
         scope: Scope::Cluster,
         group: "apps",
         resources: &["daemonsets"],
-        only: &[],
+        only: &[KURED_NAME],
         verbs: &["list", "watch"],
         why: "start nothing while kured, whose DaemonSet holds its lock, reboots nodes",
     },
@@ -195,12 +187,12 @@ pub const RIGHTS: &[Right] = &[
     },
     Right {
         component: Component::Controller,
-        scope: Scope::Cluster,
-        group: "",
-        resources: &["namespaces"],
-        only: &[],
-        verbs: &["create"],
-        why: "create the namespace of the leader lease if it is missing",
+        scope: Scope::OwnNamespace,
+        group: "coordination.k8s.io",
+        resources: &["leases"],
+        only: &[names::LEADER_LEASE],
+        verbs: &["get", "update"],
+        why: "elect a leader",
     },
     Right {
         component: Component::Controller,
@@ -208,8 +200,8 @@ pub const RIGHTS: &[Right] = &[
         group: "coordination.k8s.io",
         resources: &["leases"],
         only: &[],
-        verbs: &["get", "create", "update"],
-        why: "elect a leader",
+        verbs: &["create"],
+        why: "elect the first leader, when there is no Lease yet whose name could be granted",
     },
     Right {
         component: Component::Controller,
@@ -217,7 +209,7 @@ pub const RIGHTS: &[Right] = &[
         group: "cluster.x-k8s.io",
         resources: &["machinehealthchecks"],
         only: &[],
-        verbs: &["get", "list", "watch"],
+        verbs: &["list", "watch"],
         why: "read the checks of machines",
     },
     Right {
@@ -244,17 +236,8 @@ pub const RIGHTS: &[Right] = &[
         group: "cluster.x-k8s.io",
         resources: &["clusters"],
         only: &[],
-        verbs: &["get", "list", "watch"],
+        verbs: &["list", "watch"],
         why: "leave machines alone whose Cluster is paused or not ready yet",
-    },
-    Right {
-        component: Component::Controller,
-        scope: Scope::Where(Flavour::ClusterApi),
-        group: "",
-        resources: &["secrets"],
-        only: &[],
-        verbs: &["get", "list", "watch"],
-        why: "reach the nodes of Clusters: each one's kubeconfig is in a Secret of its own, in whichever namespace the Cluster is",
     },
     Right {
         component: Component::Controller,
@@ -262,7 +245,7 @@ pub const RIGHTS: &[Right] = &[
         group: "cluster.x-k8s.io",
         resources: &["machines/status"],
         only: &[],
-        verbs: &["patch", "update"],
+        verbs: &["patch"],
         why: "say on a machine that it is unhealthy, which is how its owner is asked to remediate it",
     },
     Right {
@@ -271,7 +254,7 @@ pub const RIGHTS: &[Right] = &[
         group: "cluster.x-k8s.io",
         resources: &["machinehealthchecks/status"],
         only: &[],
-        verbs: &["patch", "update"],
+        verbs: &["patch"],
         why: "report what each check sees and does",
     },
     Right {
@@ -289,7 +272,7 @@ pub const RIGHTS: &[Right] = &[
         group: "machine.openshift.io",
         resources: &["machinehealthchecks"],
         only: &[],
-        verbs: &["get", "list", "watch"],
+        verbs: &["list", "watch"],
         why: "read the checks of machines",
     },
     Right {
@@ -299,7 +282,7 @@ pub const RIGHTS: &[Right] = &[
         resources: &["machines"],
         only: &[],
         verbs: &["get", "list", "watch"],
-        why: "judge machines by their nodes and phases, and look once more before anything starts",
+        why: "judge machines by their nodes and phases, look once more before anything starts, and let a node's Machine own its remediation",
     },
     Right {
         component: Component::Controller,

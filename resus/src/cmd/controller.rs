@@ -11,7 +11,7 @@ use clap::Args;
 use futures::FutureExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use resus_core::facts::{Claim, Limit};
+use resus_core::facts::{Claim, DEFAULT_NAMESPACE, Limit};
 use resus_core::lease::Timing;
 use resus_core::rival::{Homes, KURED_NAMESPACES, RIVAL_NAMESPACES};
 use resus_driver::home::Home;
@@ -44,7 +44,7 @@ pub struct Controller {
     context: Option<String>,
 
     /// Where resus is installed; holds the leader lease.
-    #[arg(long, env = "POD_NAMESPACE", default_value = "poison-pill", value_parser = namespace)]
+    #[arg(long, env = "POD_NAMESPACE", default_value = DEFAULT_NAMESPACE, value_parser = namespace)]
     namespace: String,
 
     /// Where operators that take nodes out of service keep their Leases on nodes.

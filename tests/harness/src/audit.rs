@@ -1,10 +1,12 @@
 //! Who asked the API server for what, and what was the answer?
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
 use jiff::Timestamp;
 use serde::Deserialize;
+
+use crate::rights::Exercised;
 
 /// One request as the server's audit log has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +21,8 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// The status; 0 if the log has none.
     pub code: u16,
+    /// Which right it needed; none where it was for no resource.
+    pub(crate) exercised: Option<Exercised>,
 }
 
 /// Each request once. A watch is written down when it starts and again when it ends: the start counts.
@@ -48,7 +52,23 @@ struct Event {
     user_agent: String,
     request_received_timestamp: String,
     response_status: Option<Status>,
+    object_ref: Option<Object>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Object {
+    api_group: String,
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+/// Whether an authorizer let the request pass: allow or forbid.
+const DECISION: &str = "authorization.k8s.io/decision";
 
 #[derive(Deserialize)]
 struct User {
@@ -64,7 +84,22 @@ struct Status {
 
 impl From<Event> for AuditEntry {
     fn from(event: Event) -> AuditEntry {
+        let allowed = event.annotations.get(DECISION).is_none_or(|decision| decision != "forbid");
+        let exercised = event.object_ref.map(|object| Exercised {
+            verb: event.verb.clone(),
+            group: object.api_group,
+            resource: match object.subresource.as_str() {
+                "" => object.resource,
+                subresource => format!("{}/{subresource}", object.resource),
+            },
+            // Of a Namespace itself both are its name.
+            namespace: object.namespace,
+            name: object.name,
+            allowed,
+            story: String::new(),
+        });
         AuditEntry {
+            exercised,
             user: event.user.username,
             verb: event.verb,
             // kube puts a question mark where there is no query; to a story that is the same request.

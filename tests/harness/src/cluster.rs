@@ -15,6 +15,7 @@ use crate::audit::{self, AuditEntry};
 use crate::kubeconfig;
 use crate::parts::{ADMIN_TOKEN, Part, Place};
 use crate::process::{Process, Said, last_lines, read_lossy, run};
+use crate::rights;
 use crate::skip::programs;
 use crate::until::poll;
 use crate::upstream::Upstream;
@@ -32,6 +33,7 @@ const LAST_LINES: usize = 40;
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     audit: bool,
+    lacks_rights: bool,
     controller_manager: bool,
     apiserver_flags: Vec<String>,
     controller_manager_flags: Vec<String>,
@@ -41,6 +43,12 @@ impl Builder {
     /// Whether the API server writes down who asked for what; see [`Cluster::audit_log`].
     pub fn audit(mut self, audit: bool) -> Builder {
         self.audit = audit;
+        self
+    }
+
+    /// The story takes rights away: that requests are refused is what it is about. See [`crate::exercised`].
+    pub fn lacks_rights(mut self) -> Builder {
+        self.lacks_rights = true;
         self
     }
 
@@ -100,7 +108,8 @@ impl Builder {
         }
         let admin = kubeconfig::client(&admin_kubeconfig).await?;
         wait_for_default_namespace(&admin).await?;
-        Ok(Cluster { admin, admin_kubeconfig, controller_manager, apiserver, etcd, place, folder })
+        let lacks_rights = self.lacks_rights;
+        Ok(Cluster { admin, admin_kubeconfig, controller_manager, apiserver, etcd, place, folder, lacks_rights })
     }
 }
 
@@ -114,6 +123,7 @@ pub struct Cluster {
     etcd: Part,
     place: Place,
     folder: TempDir,
+    lacks_rights: bool,
 }
 
 impl Cluster {
@@ -244,10 +254,13 @@ impl Drop for Cluster {
         }
         self.apiserver.kill();
         self.etcd.kill();
+        let noted = rights::note(&self.place.audit_log(), self.lacks_rights);
         if std::thread::panicking() {
             self.folder.disable_cleanup(true);
             eprintln!("the cluster's folder is kept: {}", self.folder().display());
             print_logs(self.folder());
+        } else {
+            noted.expect("what the account asked for can be written down");
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Checks that cannot work say why, and the others go on.
 
+use std::process::Command;
+
 use resus_harness::Cluster;
 use serde_json::json;
 
 use super::check::{Check, check};
 use super::dialect::Dialect;
-use super::site::{Site, kubeconfig, site};
+use super::site::{CLUSTER, Site, bare_site, kubeconfig, site};
 
 /// Which check, why nothing is allowed under it, and what people are told.
 async fn is_refused(site: &Site, name: &str, reason: &str, message: &str) {
@@ -131,4 +133,29 @@ async fn a_kubeconfig_that_cannot_be_used_is_refused_and_others_go_on() {
     site.until_asked(&["m1", "secretless-1"]).await;
     site.until_says("Machine", "secretless-1", "HealthCheckSucceeded", &["False NodeDeleted", "False NodeNotFound"]).await;
     assert!(controller.is_running());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kubeconfig_of_a_cluster_is_read_once_it_is_granted_as_the_status_says() {
+    let Some(site) = bare_site(Dialect::V1beta2, Cluster::builder()).await else { return };
+    site.definitions().await;
+    site.forbidden_cluster(CLUSTER).await;
+    site.secret(CLUSTER, json!({"value": kubeconfig(site.stage.cluster.admin_kubeconfig())})).await;
+    site.machines(2).await;
+    site.check(&check("workers")).await;
+    let _controller = site.controller().await;
+    let command = "resus manifests --cluster default/blue | kubectl apply -f -";
+    site.until_told("workers", "RemediationAllowed", "False ClusterUnreachable", command).await;
+    site.breaks("n1").await;
+    site.stays_untouched(2).await;
+
+    let printed = Command::new(env!("CARGO_BIN_EXE_resus")).args(["manifests", "--cluster", "default/blue"]).output();
+    let printed = String::from_utf8(printed.expect("it runs").stdout).expect("it is YAML");
+    site.stage.apply(&printed).await;
+    site.until_asked(&["m1"]).await;
+    site.until_says("MachineHealthCheck", "workers", "RemediationAllowed", &["True RemediationAllowed", "True"]).await;
+    let secrets =
+        ["auth", "can-i", "list", "secrets", "-n", "default", "--as=system:serviceaccount:poison-pill:resus-controller"];
+    let others = site.stage.cluster.kubectl(secrets).await.expect("kubectl runs");
+    assert!(others.ok().is_err(), "no other Secret may be read");
 }

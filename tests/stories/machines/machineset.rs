@@ -24,6 +24,7 @@ async fn owned(check: &Check) -> Option<(Site, Process)> {
     site.stage.apply_file("tests/provider/cluster-api.yaml").await;
     let status = root().join("tests/provider/cluster-status.yaml").display().to_string();
     site.stage.kubectl(&["apply", "--server-side", "--subresource=status", "-f", &status]).await;
+    site.grant(CLUSTER).await;
     site.secret(CLUSTER, json!({"value": kubeconfig(site.stage.cluster.admin_kubeconfig())})).await;
     let mut command = Command::new(parts().await.join("capi-machineset"));
     command.arg("--kubeconfig").arg(site.stage.cluster.admin_kubeconfig());

@@ -9,9 +9,12 @@ use futures::StreamExt as _;
 use futures::stream;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Secret};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use resus_core::mhc::facts::ClusterKey;
 use resus_harness::{Builder, Cluster, Process, cluster_api, holds_for, skip, until};
+use resus_k8s::rbac::{self, Component};
 use serde_json::{Value, json};
 
 use super::check::Check;
@@ -119,8 +122,26 @@ impl Site {
     }
 
     pub async fn cluster_without_access(&self, name: &str) {
+        self.grant(name).await;
+        self.forbidden_cluster(name).await;
+    }
+
+    /// Whose Secret our account may not read.
+    pub async fn forbidden_cluster(&self, name: &str) {
         self.create("Cluster", self.dialect.cluster(name)).await;
         self.change_status("Cluster", name, self.dialect.cluster_is_up()).await;
+    }
+
+    /// What `resus manifests --cluster` prints.
+    pub async fn grant(&self, cluster: &str) {
+        let cluster = ClusterKey { namespace: NAMESPACE.into(), name: cluster.into() };
+        let [role, binding] = rbac::cluster_access(Component::Controller, "poison-pill", &cluster);
+        let role: Role = serde_json::from_value(role).expect("it is a Role");
+        let binding: RoleBinding = serde_json::from_value(binding).expect("it is a RoleBinding");
+        let roles: Api<Role> = Api::namespaced(self.stage.api.clone(), NAMESPACE);
+        let bindings: Api<RoleBinding> = Api::namespaced(self.stage.api.clone(), NAMESPACE);
+        roles.create(&PostParams::default(), &role).await.expect("a Role can be created");
+        bindings.create(&PostParams::default(), &binding).await.expect("a RoleBinding can be created");
     }
 
     /// The Secret with the kubeconfig of a Cluster.

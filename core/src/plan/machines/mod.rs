@@ -12,7 +12,7 @@ use super::Draft;
 use crate::decision::{Because, Decision, Verdict};
 use crate::effect::EffectKey;
 use crate::escalate::{self, Workshop};
-use crate::facts::{Kind, Name, Object, ObjectKey, Rival, Source};
+use crate::facts::{DEFAULT_NAMESPACE, Kind, Name, Object, ObjectKey, Rival, Source};
 use crate::mhc::budget::{self, Room, Tally};
 use crate::mhc::facts::{Budget, Cluster, ClusterKey, Flavour, Machine, MachineCheck, MachinePolicy, Repair};
 use crate::mhc::fleet::Region;
@@ -265,6 +265,10 @@ pub fn reach<'a>(world: &'a World, check: &MachineCheck) -> Result<Reach<'a>, Be
     if cluster.control_plane_initialized_at.is_none() {
         return Ok(Reach::NotYet(cluster));
     }
+    if world.fleet.forbidden.contains(&key) {
+        let why = forbidden(world, &key).into();
+        return Err(Because::NoAccess { cluster: key, why });
+    }
     stale(Source::Access(key.clone()))?;
     let why = match (world.fleet.access.get(&key), world.fleet.no_access.get(&key)) {
         (None, _) => Some(format!("there is no Secret {}-kubeconfig in the namespace {}", key.name, key.namespace).into()),
@@ -279,6 +283,17 @@ pub fn reach<'a>(world: &'a World, check: &MachineCheck) -> Result<Reach<'a>, Be
         Some(region) => Ok(Reach::There(cluster, region)),
         None => Err(Because::Stale { source: Source::RemoteNodes(key) }),
     }
+}
+
+/// What to do about it is a command, to be copied as it stands.
+fn forbidden(world: &World, ClusterKey { namespace, name }: &ClusterKey) -> String {
+    let own = match &*world.namespace {
+        DEFAULT_NAMESPACE => String::new(),
+        own => format!(" --namespace {own}"),
+    };
+    format!(
+        "the Secret {name}-kubeconfig in the namespace {namespace} may not be read: resus manifests --cluster {namespace}/{name}{own} | kubectl apply -f -"
+    )
 }
 
 /// A name that a complete list of the right cluster does not have is that of a node that is gone.
