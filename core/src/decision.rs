@@ -43,6 +43,15 @@ impl Verdict {
     pub const ALL: [Verdict; 6] = [Verdict::Leave, Verdict::Wait, Verdict::Hold, Verdict::Start, Verdict::Keep, Verdict::Remove];
 }
 
+impl Decision {
+    /// It is unhealthy and nothing is done about it.
+    pub fn is_held(&self) -> bool {
+        let is_stuck =
+            matches!(self.because, Because::NoTemplateLeft | Because::Refused { busy: false, .. } | Because::Removed { .. });
+        self.verdict == Verdict::Hold || is_stuck
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -111,6 +120,15 @@ pub enum Because {
     },
     Paused {
         requests: Vec<Box<str>>,
+    },
+    /// By the annotation on our own namespace.
+    AllPaused {
+        namespace: Name,
+        reason: Name,
+    },
+    /// We may not look whether everything is paused.
+    PauseUnknown {
+        namespace: Name,
     },
     TooManyUnhealthy {
         not_healthy: usize,
@@ -333,6 +351,8 @@ impl Because {
             | Because::PolicyInvalid { .. }
             | Because::ForeignController { .. }
             | Because::Paused { .. }
+            | Because::AllPaused { .. }
+            | Because::PauseUnknown { .. }
             | Because::TooManyUnhealthy { .. }
             | Because::Upgrading { .. }
             | Because::UpgradeUnknown { .. }
@@ -439,6 +459,13 @@ impl fmt::Display for Because {
             ),
             Because::PolicyInvalid { why } => write!(f, "the check cannot be used: {why}"),
             Because::Paused { requests } => write!(f, "paused by pauseRequests: {}", Plain(&requests.join(", "))),
+            Because::AllPaused { namespace, reason } => {
+                write!(f, "everything is paused by the annotation resus.dev/pause on the namespace {namespace}: {reason}")
+            }
+            Because::PauseUnknown { namespace } => write!(
+                f,
+                "whether everything is paused is not known, as the namespace {namespace} may not be read: grant list and watch on it, as deploy/rbac.yaml does"
+            ),
             Because::TooManyUnhealthy { not_healthy, allowed, of } => {
                 write!(f, "{not_healthy} of {of} nodes are not healthy, repairs go on only while at most {allowed} are")
             }

@@ -514,6 +514,16 @@ pub struct RivalLease {
     pub lasts_for: Duration,
 }
 
+/// The namespace where resus is installed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OwnNamespace {
+    pub name: Name,
+    pub uid: Name,
+    pub version: Version,
+    /// Annotation `resus.dev/pause`, as people may see it: everything is paused, and why.
+    pub pause: Option<Name>,
+}
+
 /// How the API serves a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Served {
@@ -558,6 +568,8 @@ pub enum Source {
     NodeLeases,
     /// Pods of etcd's members.
     Etcd,
+    /// The namespace where resus is installed.
+    OwnNamespace,
     /// OpenShift's, of etcd.
     Budgets,
     Guards,
@@ -599,6 +611,7 @@ impl fmt::Display for Source {
             Source::Objects(kind) => write!(f, "{kind}"),
             Source::NodeLeases => f.write_str("Leases on nodes"),
             Source::Etcd => f.write_str("etcd's Pods"),
+            Source::OwnNamespace => f.write_str("our own namespace"),
             Source::Budgets => f.write_str("PodDisruptionBudgets in openshift-etcd"),
             Source::Guards => f.write_str("Pods in openshift-etcd"),
             Source::Rivals(Rival::Medik8s) => f.write_str("the leader Lease of medik8s' controller"),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::effect::EffectKey;
 use crate::etcd::EtcdPod;
 use crate::facts::{
-    Budget, Check, Guard, Invalid, Name, Node, NodeLease, Object, ObjectKey, Rival, RivalLease, Served, Signal, SignalFact,
-    Source,
+    Budget, Check, Guard, Invalid, Name, Node, NodeLease, Object, ObjectKey, OwnNamespace, Rival, RivalLease, Served, Signal,
+    SignalFact, Source,
 };
 use crate::lease::LeaseAnswer;
 use crate::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Machine, MachineCheck, Place};
@@ -73,6 +73,7 @@ pub enum Fact {
         pod: Name,
         says: Option<EtcdPod>,
     },
+    OwnNamespace(OwnNamespace),
     Budget {
         name: Name,
         budget: Budget,
@@ -135,6 +136,7 @@ pub enum Gone {
     Definition { name: Name },
     NodeLease(Name),
     Etcd { pod: Name },
+    OwnNamespace(Name),
     Budget { name: Name },
     Guard { pod: Name },
     Rival { rival: Rival, name: Name },
@@ -156,6 +158,7 @@ impl Fact {
             Fact::Definition { .. } => Some(Source::Kinds),
             Fact::NodeLease(_) => Some(Source::NodeLeases),
             Fact::Etcd { .. } => Some(Source::Etcd),
+            Fact::OwnNamespace(_) => Some(Source::OwnNamespace),
             Fact::Budget { .. } => Some(Source::Budgets),
             Fact::Guard { .. } => Some(Source::Guards),
             Fact::Rival { rival, .. } => Some(Source::Rivals(*rival)),

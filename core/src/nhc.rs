@@ -215,6 +215,9 @@ fn phase(findings: &Findings) -> (&'static str, String) {
     if let Some(Because::Paused { requests }) = &findings.shut {
         return (reasons::PHASE_PAUSED, format!("NHC is paused: {}", requests.join(",")));
     }
+    if let Some(because @ Because::AllPaused { .. }) = &findings.shut {
+        return (reasons::PHASE_PAUSED, format!("NHC is paused: {because}"));
+    }
     let remediated = findings.unhealthy.iter().filter(|found| !found.node.remediations.is_empty()).count();
     match remediated {
         0 => (reasons::PHASE_ENABLED, "NHC is enabled, no ongoing remediation".to_owned()),
@@ -235,7 +238,11 @@ fn disabled(check: &Check, findings: &Findings, now: Wall) -> StatusCondition {
 fn allowed(check: &Check, findings: &Findings, now: Wall) -> StatusCondition {
     let (status, reason, message) = match (&findings.disabled, &findings.shut) {
         (Some(because), _) => (Status::False, reasons::DISABLED_REASON, because.to_string()),
-        (None, Some(because @ Because::Paused { .. })) => (Status::False, reasons::PAUSED, because.to_string()),
+        (None, Some(because @ Because::PauseUnknown { .. })) => (Status::False, reasons::PAUSE_UNKNOWN, because.to_string()),
+        (None, Some(because @ Because::Stale { .. })) => (Status::False, reasons::STALE, because.to_string()),
+        (None, Some(because @ (Because::Paused { .. } | Because::AllPaused { .. }))) => {
+            (Status::False, reasons::PAUSED, because.to_string())
+        }
         (None, Some(because @ Because::StormCooldown)) => (Status::False, reasons::STORM, because.to_string()),
         (None, Some(because @ Because::Upgrading { .. })) => (Status::False, reasons::UPGRADE, because.to_string()),
         (None, Some(because @ Because::ClockDiffers { .. })) => (Status::False, reasons::CLOCK_DIFFERS, because.to_string()),

@@ -52,6 +52,9 @@ pub const STALE: &str = "Stale";
 /// Our clock and that of the API server differ.
 pub const CLOCK_DIFFERS: &str = "ClockDiffers";
 
+/// Whether everything is paused cannot be known.
+pub const PAUSE_UNKNOWN: &str = "PauseUnknown";
+
 /// The cluster is being upgraded, or a detector that worked does not any more.
 pub const UPGRADE: &str = "Upgrading";
 pub const UPGRADE_UNKNOWN: &str = "UpgradeUnknown";
@@ -74,6 +77,8 @@ pub const PHASE_REMEDIATING: &str = "Remediating";
 pub const PHASE_ENABLED: &str = "Enabled";
 
 /// Reasons of events.
+pub const EVENT_PAUSED: &str = "Paused";
+pub const EVENT_RESUMED: &str = "Resumed";
 pub const EVENT_ENABLED: &str = "Enabled";
 pub const EVENT_DISABLED: &str = "Disabled";
 pub const EVENT_DETECTED_UNHEALTHY: &str = "DetectedUnhealthy";

@@ -98,7 +98,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         detectors_off: Vec::new(),
         strays: BTreeSet::new(),
         trouble: None,
-        shut: None,
+        out_of_time: None,
         unserved: BTreeSet::new(),
         telemetry,
     };
@@ -195,8 +195,8 @@ struct Pump {
     /// Objects named like those of other controllers, of which we have told.
     strays: BTreeSet<Name>,
     trouble: Option<Name>,
-    /// Why nothing starts, as it was told last.
-    shut: Option<Because>,
+    /// Whether our clock and the server's differ, as it was told last.
+    out_of_time: Option<Because>,
     /// Of which the API server says that there is no such kind.
     unserved: BTreeSet<Source>,
     telemetry: Arc<Telemetry>,
@@ -348,11 +348,11 @@ impl Pump {
             info!(%detector, why = %off, "upgrade detector is off");
         }
         self.detectors_off.clone_from(&plan.detectors_off);
-        if plan.shut != self.shut {
-            self.shut.clone_from(&plan.shut);
-            match &plan.shut {
+        if plan.out_of_time != self.out_of_time {
+            self.out_of_time.clone_from(&plan.out_of_time);
+            match &plan.out_of_time {
                 Some(because) => warn!(%because, "nothing new is started"),
-                None => info!("what kept everything from starting is over"),
+                None => info!("this host's clock and that of the API server agree again"),
             }
         }
         for (source, name) in &plan.strays {

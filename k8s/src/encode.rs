@@ -13,6 +13,7 @@ use resus_core::effect::{Creation, Effect, Hold, Mark, Owner};
 use resus_core::facts::{CONTROL_PLANE_LABELS, MACHINE_API_VERSION, Name, ObjectKey};
 use resus_core::lease::{LeaseEffect, REQUEST_TIMEOUT, Record};
 use resus_core::nhc::{CheckStatus, Event};
+use resus_core::pause::NAMESPACE_KIND;
 use resus_core::repeat::Recent;
 use resus_core::time::Wall;
 use serde_json::{Value, json};
@@ -162,7 +163,11 @@ fn create_with(creation: &Creation, mut metadata: Value) -> Sendable {
 fn emit(event: &Event) -> Sendable {
     let at = timestamp(event.at.whole_seconds()).to_string();
     let about = &event.about;
-    let source = if &*about.kind.kind == names::CHECK_KIND { names::EVENT_SOURCE } else { names::MACHINE_EVENT_SOURCE };
+    let source = match &*about.kind.kind {
+        names::CHECK_KIND => names::EVENT_SOURCE,
+        NAMESPACE_KIND => names::MANAGER,
+        _ => names::MACHINE_EVENT_SOURCE,
+    };
     let namespace = about.namespace.as_deref().unwrap_or(names::EVENT_NAMESPACE);
     let mut involved = json!({
         "apiVersion": &*about.kind.api_version,

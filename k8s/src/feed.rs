@@ -24,12 +24,12 @@ const ONLY_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;
 /// `served` is how the API serves the kind of [`Source::Objects`]; the others are well known.
 pub fn list(source: &Source, served: Option<&Served>, places: &Places, page: Option<&str>) -> Sendable {
     let page = page.map(|page| format!("&continue={}", escape(page))).unwrap_or_default();
-    get(format!("{}?limit={PAGE}{}{page}", path(source, served, places), only(source)), source, ONLY_METADATA_LIST)
+    get(format!("{}?limit={PAGE}{}{page}", path(source, served, places), only(source, places)), source, ONLY_METADATA_LIST)
 }
 
 pub fn watch(source: &Source, served: Option<&Served>, places: &Places, version: &str) -> Sendable {
     let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={}", escape(version));
-    get(format!("{}?{query}{}", path(source, served, places), only(source)), source, ONLY_METADATA)
+    get(format!("{}?{query}{}", path(source, served, places), only(source, places)), source, ONLY_METADATA)
 }
 
 fn path(source: &Source, served: Option<&Served>, places: &Places) -> String {
@@ -44,6 +44,7 @@ fn path(source: &Source, served: Option<&Served>, places: &Places) -> String {
         }
         Source::NodeLeases => leases(&places.node_leases),
         Source::Rivals(_) => "/apis/coordination.k8s.io/v1/leases".into(),
+        Source::OwnNamespace => "/api/v1/namespaces".into(),
         Source::Budgets => format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", names::OPENSHIFT_ETCD),
         Source::Guards => format!("/api/v1/namespaces/{}/pods", names::OPENSHIFT_ETCD),
         Source::Etcd | Source::RemoteEtcd(_) => format!("/api/v1/namespaces/{}/pods", names::ETCD_PODS.0),
@@ -57,10 +58,11 @@ fn path(source: &Source, served: Option<&Served>, places: &Places) -> String {
     }
 }
 
-/// Of all DaemonSets, Leases and Secrets one matters, and of all Pods of the system those of etcd.
-fn only(source: &Source) -> String {
+/// Of all Namespaces, DaemonSets, Leases and Secrets one matters, and of all Pods of the system those of etcd.
+fn only(source: &Source, places: &Places) -> String {
     let named = |name: &str| format!("&fieldSelector=metadata.name%3D{}", escape(name));
     match source {
+        Source::OwnNamespace => named(&places.own),
         Source::Signals(Signal::Kured) => named(signal::KURED_NAME),
         Source::Rivals(rival) => named(names::rival_lease(*rival)),
         Source::Access(cluster) => named(&format!("{}{}", cluster.name, names::KUBECONFIG.0)),
@@ -82,7 +84,7 @@ fn only(source: &Source) -> String {
 
 fn get(uri: String, source: &Source, only_metadata: &str) -> Sendable {
     let accept = match source {
-        Source::Kinds | Source::Signals(Signal::Kured) => only_metadata,
+        Source::Kinds | Source::OwnNamespace | Source::Signals(Signal::Kured) => only_metadata,
         Source::Nodes
         | Source::RemoteNodes(_)
         | Source::Checks
@@ -204,6 +206,7 @@ fn seen(source: &Source, keep: &Keep, json: &[u8]) -> Input {
         Source::RemoteEtcd(cluster) => {
             observe::etcd(json).map(|(pod, says)| Fact::RemoteEtcd { cluster: cluster.clone(), pod, says })
         }
+        Source::OwnNamespace => observe::own_namespace(json).map(Fact::OwnNamespace),
         Source::Budgets => observe::budget(json),
         Source::Guards => observe::guard(json),
         Source::Rivals(rival) => observe::rival(json, *rival),
@@ -233,6 +236,7 @@ fn gone(source: &Source, json: &[u8]) -> serde_json::Result<Input> {
         Source::Kinds => Gone::Definition { name },
         Source::NodeLeases => Gone::NodeLease(name),
         Source::Etcd => Gone::Etcd { pod: metadata.full_name() },
+        Source::OwnNamespace => Gone::OwnNamespace(name),
         Source::Budgets => Gone::Budget { name: metadata.full_name() },
         Source::Guards => Gone::Guard { pod: metadata.full_name() },
         Source::Rivals(rival) => Gone::Rival { rival: *rival, name: metadata.full_name() },

@@ -113,6 +113,9 @@ pub const REPEAT: &str = "resus.dev/repeat";
 pub const NODE_STARTUP_TIMEOUT: &str = "resus.dev/nodeStartupTimeout";
 pub const MODE: &str = "resus.dev/mode";
 
+/// On the namespace where resus is installed, with a reason as its value: nothing starts anywhere.
+pub const PAUSE: &str = "resus.dev/pause";
+
 /// The Lease of the leader, in the namespace where resus is installed.
 pub const LEADER_LEASE: &str = "resus-controller";
 /// Where the operators of the medik8s family keep their Leases on nodes, unless LEASE_NAMESPACE says otherwise.

@@ -23,14 +23,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::escalate::TEMPLATE_SUFFIX;
 use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
-    Body, Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnerRef, ProviderId, READY,
-    Rival, RivalLease, Taint, Version,
+    Body, Budget, Check, Condition, Guard, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnNamespace, OwnerRef,
+    ProviderId, READY, Rival, RivalLease, Taint, Version,
 };
 use resus_core::input::Fact;
 use resus_core::mhc::facts::{CLUSTER_KIND, Flavour};
 use resus_core::nhc::{CheckStatus, Remediation, StatusCondition, UnhealthyNode};
 use resus_core::repeat::Recent;
-use resus_core::text::{NAME_MAX, is_name};
+use resus_core::text::{NAME_MAX, Plain, is_name};
 use resus_core::time::Wall;
 use resus_core::upgrade::Detectors;
 use serde::de::{Deserializer, IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
@@ -85,6 +85,32 @@ pub fn object(json: &[u8], kind: &Kind) -> serde_json::Result<Object> {
 pub fn definition(json: &[u8]) -> serde_json::Result<Fact> {
     serde_json::from_slice::<MetaOnly>(json)
         .map(|MetaOnly { metadata }| Fact::Definition { ours: metadata.is_labelled_ours(), name: metadata.name.into() })
+}
+
+/// Our own namespace: whether everything is paused, whatever the annotation says.
+pub fn own_namespace(json: &[u8]) -> serde_json::Result<OwnNamespace> {
+    #[derive(Deserialize)]
+    struct View {
+        metadata: Named,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Named {
+        #[serde(flatten)]
+        names: Names,
+        #[serde(default)]
+        resource_version: String,
+        #[serde(default)]
+        annotations: Value,
+    }
+    let View { metadata: Named { names, resource_version, annotations } } = serde_json::from_slice(json)?;
+    let reason = |value: &Value| Plain(value.as_str().unwrap_or_default()).to_string().into();
+    Ok(OwnNamespace {
+        name: names.name.into(),
+        uid: names.uid.into(),
+        version: Version(resource_version.into()),
+        pause: annotations.get(names::PAUSE).map(reason),
+    })
 }
 
 /// A Lease on a node.

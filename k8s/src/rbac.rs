@@ -72,7 +72,13 @@ pub fn openshift(component: Component, namespace: &str) -> Vec<Value> {
 
 /// What the component may do everywhere, in a role of this name.
 fn cluster_role(component: Component, namespace: &str, name: &str, scope: Scope) -> [Value; 2] {
-    let role = ClusterRole { metadata: metadata(name, None), rules: Some(rules(component, scope)), ..ClusterRole::default() };
+    let mut rules = self::rules(component, scope);
+    if scope == Scope::Cluster {
+        // Namespaces are in no namespace, so that no Role would do.
+        let itself = self::rules(component, Scope::OwnNamespaceItself).into_iter();
+        rules.extend(itself.map(|rule| PolicyRule { resource_names: Some(vec![namespace.into()]), ..rule }));
+    }
+    let role = ClusterRole { metadata: metadata(name, None), rules: Some(rules), ..ClusterRole::default() };
     [object(&role), bound(component, namespace, name)]
 }
 
@@ -113,11 +119,7 @@ fn role_in(component: Component, namespace: &str, place: &str, name: &str, rules
     let metadata = metadata(name, Some(place));
     [
         object(&Role { metadata: metadata.clone(), rules: Some(rules) }),
-        object(&RoleBinding {
-            metadata,
-            role_ref: role_ref("Role", name),
-            subjects: Some(vec![subject(component, namespace)]),
-        }),
+        object(&RoleBinding { metadata, role_ref: role_ref("Role", name), subjects: Some(vec![subject(component, namespace)]) }),
     ]
 }
 

@@ -63,6 +63,8 @@ pub fn because_word(because: &Because) -> &'static str {
         Because::TemplateUnplaced { .. } => "because template unplaced",
         Because::PolicyInvalid { .. } => "because policy invalid",
         Because::Paused { .. } => "because paused",
+        Because::AllPaused { .. } => "because all paused",
+        Because::PauseUnknown { .. } => "because pause unknown",
         Because::TooManyUnhealthy { .. } => "because too many unhealthy",
         Because::Upgrading { .. } => "because upgrading",
         Because::UpgradeUnknown { .. } => "because upgrade unknown",

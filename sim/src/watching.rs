@@ -178,7 +178,7 @@ fn topic(source: &Source) -> Option<Topic> {
         Source::NodeLeases | Source::Rivals(_) => Some(Topic::Leases),
         Source::Etcd | Source::Guards => Some(Topic::Pods),
         // Nobody in the simulation writes these.
-        Source::Signals(_) | Source::Budgets => None,
+        Source::Signals(_) | Source::Budgets | Source::OwnNamespace => None,
         Source::Objects(kind) => Topic::of(&format!("{}s", kind.kind.to_lowercase())),
         Source::MachineChecks(_) | Source::Machines(_) | Source::Clusters(_) | Source::Access(_) => Some(Topic::Machines),
         Source::RemoteNodes(_) | Source::RemoteEtcd(_) => None,

@@ -250,6 +250,8 @@ const NONE_YET: &str = "none of them for longer than allowed";
 fn reason_of(because: &Because) -> &'static str {
     match because {
         Because::TooManyUnhealthy { .. } | Because::OutsideRange { .. } => reasons::TOO_MANY_UNHEALTHY,
+        Because::AllPaused { .. } => reasons::PAUSED,
+        Because::PauseUnknown { .. } => reasons::PAUSE_UNKNOWN,
         Because::PolicyInvalid { .. } => reasons::MACHINE_CHECK_INVALID,
         Because::ClusterMissing { .. } => reasons::CLUSTER_MISSING,
         Because::NoAccess { .. } => reasons::CLUSTER_UNREACHABLE,

@@ -83,6 +83,7 @@ impl<'a> Draft<'a> {
         };
         let sources = sources(self.world, check, self.now.mono);
         if let Some(source) = sources.iter().find(|source| !self.world.is_synced(source)) {
+            self.shut(check.name.clone(), &Because::Stale { source: source.clone() });
             return self.report_doubt(check, source); // Not everything has been heard yet: there is nothing to decide on.
         }
         let doubt = sources.into_iter().find(|source| !self.world.is_fresh(source, self.now.mono));
@@ -97,13 +98,16 @@ impl<'a> Draft<'a> {
         let signs: Vec<Sign> = targets.iter().map(|target| Sign::of(target.known, &target.health)).collect();
         let upgrading = upgrade::upgrading(self.world, check, policy, &signs, self.now);
         self.wake(upgrading.as_ref().and_then(|upgrading| upgrading.wake_at(self.now.mono)));
-        let stopped = gate::paused(policy).or_else(|| self.shut.clone()).or_else(|| upgrading.as_ref().map(Upgrading::because));
+        let stopped = self.paused.clone().or_else(|| gate::paused(policy)).or_else(|| upgrading.as_ref().map(Upgrading::because));
         let full = too_many.or_else(|| self.cooling(storm));
         let told = upgrading.as_ref().filter(|upgrading| upgrading.is_told(self.now.mono)).map(Upgrading::because);
-        let shut = gate::paused(policy).or_else(|| self.shut.clone()).or(told).or_else(|| full.clone());
+        let shut = self.paused_told.clone().or_else(|| gate::paused(policy)).or(told).or_else(|| full.clone());
         let stale = doubt.clone().map(|source| Because::Stale { source });
         let next_shut = stale.or_else(|| disabled.clone()).or(stopped);
         let first_shut = next_shut.clone().or(full);
+        if let Some(because) = &first_shut {
+            self.shut(check.name.clone(), because);
+        }
         let recent = self.recent(check, policy, &targets);
         let round = Round { check, policy, doubt, workshops, first_shut, next_shut, dark_zones, recent };
 

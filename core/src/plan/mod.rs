@@ -21,6 +21,7 @@ use crate::gate;
 use crate::health::Known;
 use crate::hold;
 use crate::mhc::facts::{ClusterKey, Machine, MachineCheck};
+use crate::plan::report::DOUBT_TOLD_AFTER;
 use crate::quorum;
 use crate::time::{Mono, Now};
 use crate::upgrade::{self, Detector, Off};
@@ -36,12 +37,14 @@ pub struct Plan {
     pub wake_at: Option<Mono>,
     /// Checks that are not ours; see [`World::is_ours`].
     pub foreign: Vec<Name>,
-    /// Why nothing starts under any check.
-    pub shut: Option<Because>,
+    /// Our clock and the server's differ.
+    pub out_of_time: Option<Because>,
     /// Detectors of upgrades that are switched on and do not work from the start.
     pub detectors_off: Vec<(Detector, Off)>,
     /// What has the name of another controller's where none is at home; see [`crate::rival::Homes`].
     pub strays: Vec<(Source, Name)>,
+    /// Checks under which nothing starts now, each with the word for why; see [`Because::word`].
+    pub shut: BTreeMap<Name, &'static str>,
     pub leads: bool,
     /// Nothing but the lease may be sent from then on.
     pub leads_until: Option<Mono>,
@@ -96,17 +99,18 @@ struct Draft<'a> {
     able_checks: Vec<&'a MachineCheck>,
     /// The machines of nodes in this cluster.
     machines_here: BTreeMap<&'a Name, &'a Machine>,
+    /// Why nothing may start under any check, and what people are told of that.
+    paused: Option<Because>,
+    paused_told: Option<Because>,
     /// Why checks are left to somebody else's controller, unless they say that we take over.
     rivals: BTreeMap<Rival, Because>,
-    /// Why nothing starts under any check.
-    shut: Option<Because>,
 }
 
 impl<'a> Draft<'a> {
     fn new(world: &'a World, now: Now) -> Draft<'a> {
         let requests_left = REQUESTS_MAX.saturating_sub(world.flights.waiting_for_answers());
         let strays = world.strays().map(|(source, name)| (source.clone(), name.clone())).collect();
-        let watches = BTreeSet::from([Source::Nodes, Source::Checks, Source::Kinds]);
+        let watches = BTreeSet::from([Source::Nodes, Source::Checks, Source::Kinds, Source::OwnNamespace]);
         let checks: BTreeMap<&str, &Name> = world.checks.values().map(|check| (&*check.uid, &check.name)).collect();
         let owner = |object: &'a Object| {
             let owner = object.owners.iter().find(|owner| checks.contains_key(&*owner.uid) && object.is_made_for(&owner.uid))?;
@@ -123,11 +127,17 @@ impl<'a> Draft<'a> {
             starting: BTreeMap::new(),
             able_checks: machines::able_checks(world),
             machines_here: machines::machines_here(world),
+            paused: world.paused(now.mono),
+            paused_told: None,
             rivals: BTreeMap::new(),
-            shut: None,
         };
+        draft.paused_told = draft.told_of_pause();
         match gate::clock_differs(&world.clock, now.mono) {
-            Ok(because) => draft.shut = because,
+            Ok(because) => {
+                draft.paused = draft.paused.or_else(|| because.clone());
+                draft.paused_told = draft.paused_told.or_else(|| because.clone());
+                draft.plan.out_of_time = because;
+            }
             Err(at) => draft.wake(Some(at)),
         }
         for (rival, leases) in &world.rivals {
@@ -137,6 +147,17 @@ impl<'a> Draft<'a> {
             }
         }
         draft
+    }
+
+    /// That a pause is not known comes and goes with every broken connection; only if that lasts it is worth a word.
+    fn told_of_pause(&mut self) -> Option<Because> {
+        let paused = self.paused.clone()?;
+        if matches!(paused, Because::AllPaused { .. }) {
+            return Some(paused);
+        }
+        let told_at = self.world.silent_since(&Source::OwnNamespace)?.after(DOUBT_TOLD_AFTER);
+        self.wake_if_later(told_at);
+        (self.now.mono >= told_at).then_some(paused)
     }
 
     fn rival_of(&self, check: &Check) -> Option<Because> {
@@ -247,6 +268,10 @@ impl<'a> Draft<'a> {
         }
     }
 
+    fn shut(&mut self, check: Name, because: &Because) {
+        self.plan.shut.insert(check, because.word());
+    }
+
     fn decided(&mut self, check: &Check, node: &Name, verdict: Verdict, because: Because) {
         self.plan.decisions.push(Decision { check: check.name.clone(), node: node.clone(), verdict, because });
     }
@@ -312,7 +337,7 @@ impl<'a> Draft<'a> {
 
     /// Who does not lead decides all the same, but does nothing except asking.
     fn finish(self) -> Plan {
-        let mut plan = Plan { shut: self.shut, ..self.plan };
+        let mut plan = self.plan;
         let acts = plan.leads && !self.world.election.stopping;
         plan.effects.retain(|effect| match effect.reach() {
             Reach::Election => true,

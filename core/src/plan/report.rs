@@ -20,6 +20,7 @@ pub(super) const EVENTS_PER_STATUS: usize = 20;
 impl Draft<'_> {
     /// What stood there stays: it cannot be judged any more, and is not gone because of that.
     pub(super) fn report_unusable(&mut self, check: &Check, because: Because) {
+        self.shut(check.name.clone(), &because);
         if !self.world.is_fresh(&Source::Checks, self.now.mono) {
             return;
         }

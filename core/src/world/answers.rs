@@ -10,6 +10,7 @@ use crate::facts::{Name, Node, ObjectKey, Signal, Source};
 use crate::health::{News, take_in};
 use crate::input::{Answer, Fact};
 use crate::mhc::facts::{ClusterKey, MACHINE_KIND, Machine, Style};
+use crate::pause::NAMESPACE_KIND;
 use crate::time::{Mono, Now};
 use crate::upgrade::Off;
 
@@ -232,8 +233,8 @@ impl World {
             return;
         }
         self.fleet.told(&about, &event);
-        // Of machines no status tells that it has been told.
-        if &*about.kind.kind == MACHINE_KIND {
+        // Of machines and of our namespace no status tells that it has been told.
+        if [MACHINE_KIND, NAMESPACE_KIND].contains(&&*about.kind.kind) {
             return;
         }
         let events = self.settled.entry(about).or_default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Feed, Kinds, World};
 use crate::default_check::DefaultCheck;
 use crate::effect::EffectKey;
-use crate::facts::{Check, Invalid, Name, Node, NodeLease, Object, ObjectKey, Served, Signal, SignalFact, Source};
+use crate::facts::{Check, Invalid, Name, Node, NodeLease, Object, ObjectKey, OwnNamespace, Served, Signal, SignalFact, Source};
 use crate::flight::FORGET_AFTER;
 use crate::health::{News, take_in};
 use crate::input::{Fact, Gone};
@@ -49,6 +49,7 @@ impl World {
             Source::Objects(kind) => self.objects.keys().filter(|key| key.kind == *kind).map(list_name).collect(),
             Source::NodeLeases => self.node_leases.keys().cloned().collect(),
             Source::Etcd => self.etcd.pods(),
+            Source::OwnNamespace => self.pause.exists().then(|| self.namespace.clone()).into_iter().collect(),
             Source::Budgets => self.budgets.keys().cloned().collect(),
             Source::Guards => self.guards.keys().cloned().collect(),
             Source::Rivals(rival) => self.rivals.get(rival).map(Rivals::names).unwrap_or_default(),
@@ -100,6 +101,12 @@ impl World {
             Source::Etcd => unseen.iter().for_each(|pod| {
                 self.etcd.gone(pod, &self.nodes, now.mono);
             }),
+            Source::OwnNamespace => {
+                self.pause.forbidden = false;
+                if !unseen.is_empty() {
+                    self.own_namespace_gone(now);
+                }
+            }
             Source::Budgets => self.budgets.retain(|name, _| !unseen.contains(name)),
             Source::Guards => self.guards.retain(|pod, _| !unseen.contains(pod)),
             Source::Rivals(rival) => self.rivals.entry(*rival).or_default().listed(&unseen),
@@ -137,6 +144,7 @@ impl World {
                 self.mark_seen(&Source::Etcd, &pod);
                 self.etcd.seen(pod, says, &self.nodes, now.mono)
             }
+            Fact::OwnNamespace(namespace) => self.own_namespace_seen(namespace, now),
             Fact::Budget { name, budget } => {
                 self.mark_seen(&Source::Budgets, &name);
                 self.budgets.insert(name, budget.clone()).is_none_or(|before| before != budget)
@@ -249,6 +257,19 @@ impl World {
         self.fleet.machines.insert(machine.place.clone(), machine.clone()).is_none_or(|before| before != machine)
     }
 
+    fn own_namespace_seen(&mut self, namespace: OwnNamespace, now: Now) -> bool {
+        self.mark_seen(&Source::OwnNamespace, &namespace.name);
+        let changed = namespace.name == self.namespace && self.pause.seen(namespace);
+        self.tell_pause(now.mono, now.wall);
+        changed
+    }
+
+    fn own_namespace_gone(&mut self, now: Now) -> bool {
+        let changed = self.pause.gone();
+        self.tell_pause(now.mono, now.wall);
+        changed
+    }
+
     fn remote_node_seen(&mut self, cluster: ClusterKey, node: Node, now: Now) -> bool {
         let source = Source::RemoteNodes(cluster.clone());
         self.mark_seen(&source, &node.name);
@@ -349,6 +370,7 @@ impl World {
             | Source::Kinds
             | Source::NodeLeases
             | Source::Etcd
+            | Source::OwnNamespace
             | Source::Budgets
             | Source::Guards
             | Source::Rivals(_)
@@ -367,6 +389,7 @@ impl World {
             Source::Signals(signal) => self.refused(*signal, Off::NotReadable, now),
             Source::Rivals(rival) => self.rivals.entry(*rival).or_default().forbidden(now),
             Source::Access(cluster) => self.fleet.forbidden.insert(cluster.clone()),
+            Source::OwnNamespace => !std::mem::replace(&mut self.pause.forbidden, true),
             // Without these there is nothing to decide on, and the watch says why.
             Source::Nodes
             | Source::Checks
@@ -431,6 +454,10 @@ impl World {
             Gone::Etcd { pod } => {
                 self.heard(&Source::Etcd, now);
                 self.etcd.gone(&pod, &self.nodes, now.mono)
+            }
+            Gone::OwnNamespace(name) => {
+                self.heard(&Source::OwnNamespace, now);
+                name == self.namespace && self.own_namespace_gone(now)
             }
             Gone::Budget { name } => {
                 self.heard(&Source::Budgets, now);
@@ -541,6 +568,7 @@ impl World {
         match source {
             Source::Objects(kind) => self.objects.retain(|key, _| key.kind != *kind),
             Source::Etcd => self.etcd.all_gone(&self.nodes, now),
+            Source::OwnNamespace => self.pause.forbidden = false,
             Source::Budgets => self.budgets.clear(),
             Source::Guards => self.guards.clear(),
             Source::Rivals(rival) => drop(self.rivals.remove(rival)),
@@ -569,7 +597,8 @@ impl World {
             // A check or a template that cannot be read at all has nothing to report on but the log.
             Source::Checks => self.checks.remove(name).is_some(),
             // What it was before it could not be read is as good a guess as any.
-            Source::Kinds
+            Source::OwnNamespace
+            | Source::Kinds
             | Source::Objects(_)
             | Source::NodeLeases
             | Source::Etcd

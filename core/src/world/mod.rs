@@ -13,7 +13,9 @@ use self::hear::{CHECK_DEFINITION, CLUSTER_DEFINITION, MACHINE_CHECK_DEFINITIONS
 use crate::default_check::DefaultCheck;
 use crate::effect::{Change, Effect, EffectKey, Owner, Signing};
 use crate::etcd::Etcd;
-use crate::facts::{Budget, Check, Claim, DEFAULT_NAMESPACE, Guard, Kind, Limit, Name, NodeLease, Object, ObjectKey, Rival, Served, Source};
+use crate::facts::{
+    Budget, Check, Claim, DEFAULT_NAMESPACE, Guard, Kind, Limit, Name, NodeLease, Object, ObjectKey, Rival, Served, Source,
+};
 use crate::flight::{Flights, backoff};
 use crate::health::Known;
 use crate::input::Input;
@@ -21,6 +23,7 @@ use crate::lease::Election;
 use crate::mhc::facts::{ClusterKey, Dialect, Flavour, MachineCheck, Style};
 use crate::mhc::fleet::Fleet;
 use crate::nhc::Remediation;
+use crate::pause::Pause;
 use crate::rival::{Homes, Rivals};
 use crate::time::{Clock, Mono, Now};
 use crate::upgrade::{Detectors, Signals};
@@ -50,6 +53,7 @@ pub struct World {
     pub node_leases: BTreeMap<Name, NodeLease>,
     /// The namespace for leases on nodes does not exist: a Lease could not be made there.
     pub lease_namespace_missing: bool,
+    pub pause: Pause,
     pub etcd: Etcd,
     /// OpenShift's guards of etcd.
     pub budgets: BTreeMap<Name, Budget>,
@@ -162,6 +166,7 @@ impl World {
             objects: BTreeMap::new(),
             node_leases: BTreeMap::new(),
             lease_namespace_missing: false,
+            pause: Pause::default(),
             etcd: Etcd::default(),
             budgets: BTreeMap::new(),
             guards: BTreeMap::new(),
@@ -223,6 +228,7 @@ impl World {
             Input::Answered(key, answer) => self.answered(key, answer, now),
             Input::LeaseAnswered(answer) => {
                 self.election.answered(answer, now.mono);
+                self.tell_pause(now.mono, now.wall);
                 true
             }
             Input::Stop => {
@@ -363,6 +369,11 @@ impl World {
     /// Stale is a watch from its break until something comes after it, and one that has been silent too long.
     pub fn is_fresh(&self, source: &Source, now: Mono) -> bool {
         self.feeds.get(source).is_some_and(|feed| feed.synced && !feed.broken && now.since(feed.heard_at) <= STALE_AFTER)
+    }
+
+    /// How long has it not been heard of?
+    pub fn age(&self, source: &Source, now: Mono) -> Option<Duration> {
+        self.feeds.get(source).map(|feed| now.since(feed.heard_at))
     }
 
     pub fn sources(&self) -> impl Iterator<Item = &Source> {

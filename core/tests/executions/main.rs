@@ -6,6 +6,7 @@ mod clocks;
 mod etcd;
 mod model;
 mod openshift;
+mod pause;
 mod properties;
 mod rivals;
 mod server;

@@ -10,8 +10,8 @@ use resus_core::effect::Effect;
 use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
     Amount, Body, Budget, Check, Claim, Condition, Guard, HealthyDelay, Invalid, Kind, Mode, Name, Node, NodeLease, Object,
-    ObjectKey, OwnerRef, Policy, Rival, RivalLease, Rule, Selector, Signal, SignalFact, Source, Status, Step, Taint, Threshold,
-    Version,
+    ObjectKey, OwnNamespace, OwnerRef, Policy, Rival, RivalLease, Rule, Selector, Signal, SignalFact, Source, Status, Step,
+    Taint, Threshold, Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, Record, Timing};
@@ -56,6 +56,8 @@ pub struct Cluster {
     /// What OpenShift has in its namespace for etcd.
     pub budgets: BTreeMap<Name, Budget>,
     pub guards: BTreeMap<Name, Guard>,
+    /// Where we are installed, if it exists.
+    pub own_namespace: Option<OwnNamespace>,
     /// Leases of somebody else's leader.
     pub rivals: BTreeMap<Name, RivalLease>,
     /// Uids of Machines, by namespace and name, and the nodes that they name.
@@ -90,6 +92,8 @@ pub struct Cluster {
     pub events: Vec<Event>,
     /// Nodes that are being deleted.
     pub leaving: BTreeSet<Name>,
+    /// Of these nothing is ever heard.
+    pub deaf_to: BTreeSet<Source>,
 }
 
 impl Cluster {
@@ -109,6 +113,7 @@ impl Cluster {
             etcd: BTreeMap::new(),
             budgets: BTreeMap::new(),
             guards: BTreeMap::new(),
+            own_namespace: None,
             rivals: BTreeMap::new(),
             machines: BTreeMap::new(),
             labels: BTreeMap::new(),
@@ -130,6 +135,7 @@ impl Cluster {
             forbidden: Vec::new(),
             events: Vec::new(),
             leaving: BTreeSet::new(),
+            deaf_to: BTreeSet::new(),
         };
         let template = template();
         cluster.objects.insert(template.key.clone(), template);
@@ -164,6 +170,7 @@ impl Cluster {
                 let member = |(pod, says): (&Name, &Option<EtcdPod>)| Fact::Etcd { pod: pod.clone(), says: says.clone() };
                 self.etcd.iter().map(member).collect()
             }
+            Source::OwnNamespace => self.own_namespace.iter().cloned().map(Fact::OwnNamespace).collect(),
             Source::Budgets => {
                 let fact = |(name, budget): (&Name, &Budget)| Fact::Budget { name: name.clone(), budget: budget.clone() };
                 self.budgets.iter().map(fact).collect()
@@ -188,6 +195,9 @@ impl Cluster {
             | Source::RemoteEtcd(_) => unreachable!("there are no machines here"),
         };
         self.world.apply(Input::Listing(source.clone()), now);
+        if self.deaf_to.contains(&source) {
+            return;
+        }
         for fact in facts {
             self.world.apply(Input::Seen(fact), now);
         }
@@ -308,6 +318,18 @@ impl Cluster {
         }
     }
 
+    /// By the annotation on our own namespace, if it is there, and for this reason.
+    pub fn set_all_paused(&mut self, reason: Option<&str>) {
+        self.version += 1;
+        self.own_namespace = Some(OwnNamespace {
+            name: self.world.namespace.clone(),
+            uid: "own".into(),
+            version: Version(self.version.to_string().into()),
+            pause: reason.map(Into::into),
+        });
+        self.tell(Input::Seen(Fact::OwnNamespace(self.own_namespace.clone().expect("it was set"))));
+    }
+
     pub fn set_paused(&mut self, paused: bool) {
         self.change_policy(|policy| policy.pause_requests = if paused { vec!["me".into()] } else { Vec::new() });
     }
@@ -418,7 +440,7 @@ impl Cluster {
             turns += 1;
             assert!(turns < TURNS_MAX, "it asks and asks, and time stands still");
             self.hear_all();
-            for source in self.world.sources().cloned().collect::<Vec<_>>() {
+            for source in self.world.sources().filter(|source| !self.deaf_to.contains(source)).cloned().collect::<Vec<_>>() {
                 let now = self.now();
                 self.world.apply(Input::Heard(source), now);
             }
@@ -445,6 +467,7 @@ fn source_of(input: &Input) -> Option<Source> {
         Input::Gone(Gone::Node(_)) => Some(Source::Nodes),
         Input::Gone(Gone::Etcd { .. }) => Some(Source::Etcd),
         Input::Gone(Gone::NodeLease(_)) => Some(Source::NodeLeases),
+        Input::Gone(Gone::OwnNamespace(_)) => Some(Source::OwnNamespace),
         Input::Gone(Gone::Rival { .. }) => Some(Source::Rivals(Rival::Medik8s)),
         Input::Seen(fact) => fact.source(),
         Input::Gone(Gone::Object(key, _)) => Some(Source::Objects(key.kind.clone())),

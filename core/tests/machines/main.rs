@@ -7,5 +7,6 @@ mod model;
 mod openshift;
 mod overlap;
 mod owner;
+mod pause;
 mod table;
 mod template;

@@ -6,7 +6,8 @@ use std::ops::Range;
 use resus_core::effect::{Change, Creation, Edit, Effect, Owner, OwnerGoes};
 use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
-    Amount, Body, Claim, Invalid, Name, Node, Object, ObjectKey, OwnerRef, RivalLease, Served, Source, Status, Version,
+    Amount, Body, Claim, Invalid, Name, Node, Object, ObjectKey, OwnNamespace, OwnerRef, RivalLease, Served, Source, Status,
+    Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, LeaseAnswer, LeaseEffect, Timing};
@@ -41,6 +42,8 @@ pub struct Fleet {
     pub has_definition_only: bool,
     pub objects: BTreeMap<ObjectKey, Object>,
     pub etcd: BTreeMap<Name, EtcdPod>,
+    /// Where we are installed, if it exists.
+    pub own_namespace: Option<OwnNamespace>,
     pub rivals: BTreeMap<Name, RivalLease>,
     /// Clusters that take requests and answer none.
     pub hanging: BTreeSet<ClusterKey>,
@@ -76,6 +79,7 @@ impl Fleet {
             has_definition_only: false,
             objects: BTreeMap::new(),
             etcd: BTreeMap::new(),
+            own_namespace: None,
             rivals: BTreeMap::new(),
             hanging: BTreeSet::new(),
             refuses: false,
@@ -214,6 +218,7 @@ impl Fleet {
                     |(name, lease): (&Name, &RivalLease)| Fact::Rival { rival: *rival, name: name.clone(), lease: lease.clone() };
                 self.rivals.iter().map(fact).collect()
             }
+            Source::OwnNamespace => self.own_namespace.iter().cloned().map(Fact::OwnNamespace).collect(),
             Source::Checks | Source::NodeLeases | Source::Budgets | Source::Guards | Source::Signals(_) => Vec::new(),
         }
     }
@@ -488,6 +493,14 @@ impl Fleet {
     }
 
     /// Another process takes over, with the memory that the API has.
+    /// By the annotation on our own namespace, if it is there, and for this reason.
+    pub fn set_all_paused(&mut self, reason: Option<&str>) {
+        let (name, version) = (self.world.namespace.clone(), self.next_version());
+        let namespace = OwnNamespace { name, uid: "own".into(), version, pause: reason.map(Into::into) };
+        self.own_namespace = Some(namespace.clone());
+        self.tell(Input::Seen(Fact::OwnNamespace(namespace)));
+    }
+
     pub fn restart(&mut self) {
         self.world = World::new(Election::new("me".into(), Timing::default()), Claim::Marked);
         self.world.machine_claim = Claim::All;

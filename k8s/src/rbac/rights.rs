@@ -26,6 +26,8 @@ pub enum Scope {
     Where(Flavour),
     /// The namespace where resus is installed.
     OwnNamespace,
+    /// The object by which that namespace exists, and nothing in it.
+    OwnNamespaceItself,
     Namespace(&'static str),
 }
 
@@ -184,6 +186,15 @@ pub const RIGHTS: &[Right] = &[
         only: &[],
         verbs: &["create"],
         why: "tell people: about machines and their checks in their own namespaces, about cluster-scoped checks in default",
+    },
+    Right {
+        component: Component::Controller,
+        scope: Scope::OwnNamespaceItself,
+        group: "",
+        resources: &["namespaces"],
+        only: &[],
+        verbs: &["list", "watch"],
+        why: "start nothing while an annotation there says that everything is paused",
     },
     Right {
         component: Component::Controller,

@@ -38,6 +38,7 @@ pub fn objects(source: &Source) -> Vec<Value> {
         Source::NodeLeases => vec![lease("n9", "somebody")],
         Source::Rivals(Rival::Medik8s | Rival::ClusterApi | Rival::OpenShift) => Vec::new(),
         Source::Etcd | Source::RemoteEtcd(_) => ["n2", "n3", "n4"].map(|node| pod("etcd", node)).into(),
+        Source::OwnNamespace => vec![json!({"metadata": metadata("poison-pill")})],
         Source::Guards => vec![pod("guard", "n2")],
         Source::Budgets => vec![json!({
             "metadata": metadata("etcd"), "spec": {"selector": {"matchLabels": {"app": "etcd"}}}, "status": {"disruptionsAllowed": 1},

@@ -113,7 +113,9 @@ impl<'a> Draft<'a> {
             Err(because) => return self.report_shut(check, &because),
         };
         if let Some(cluster) = reach.cluster().filter(|cluster| cluster.paused) {
-            self.hold_all(check, &Because::ClusterPaused { cluster: cluster.key.clone() });
+            let because = Because::ClusterPaused { cluster: cluster.key.clone() };
+            self.shut(check.place.to_string().into(), &because);
+            self.hold_all(check, &because);
             return self.report_paused(check);
         }
         let sources = sources(self.world, check, policy, reach, self.now.mono);
@@ -144,16 +146,20 @@ impl<'a> Draft<'a> {
         let paused = check.paused && !check.take_over;
         let full = too_many(policy.budget, room, expected, expected - at_rest);
         let stale = doubt.clone().map(|source| Because::Stale { source });
-        let all_shut = self.shut.clone();
-        let paused_or = paused.then_some(Because::CheckPaused).or_else(|| unusable.clone());
-        let shut = stale.or(paused_or).or_else(|| all_shut.clone()).or_else(|| full.clone());
+        let all_paused = self.paused.clone();
+        let stopped = stale.or(paused.then_some(Because::CheckPaused)).or(all_paused);
+        let shut = stopped.or_else(|| unusable.clone()).or_else(|| full.clone());
+        if let Some(because) = &shut {
+            self.shut(check.place.to_string().into(), because);
+        }
+        let told = self.paused_told.clone();
         let round = Round { check, policy, reach, doubt, kind, workshop, shut, paused };
         let mut found = Findings {
             targets: subjects.iter().map(|subject| subject.machine.place.name.clone()).collect(),
             healthy,
             unhealthy: 0,
-            left: if full.is_none() { shown.left } else { 0 },
-            shut: unusable.clone().or(all_shut).or(full),
+            left: if full.is_none() && told.is_none() { shown.left } else { 0 },
+            shut: told.or_else(|| unusable.clone()).or(full),
             paused: (!check.take_over || !check.paused).then_some(paused),
             template: unusable,
             request: None,

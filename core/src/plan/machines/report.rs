@@ -27,6 +27,7 @@ impl<'a> Draft<'a> {
 
     /// Nothing can be decided under this check, and here is why.
     pub(super) fn report_shut(&mut self, check: &'a MachineCheck, because: &Because) {
+        self.shut(check.place.to_string().into(), because);
         self.hold_all(check, because);
         self.write_shut(check, because);
     }
@@ -48,6 +49,7 @@ impl<'a> Draft<'a> {
 
     /// Doubts come and go with every broken connection; only one that lasts is worth a word.
     pub(super) fn report_machine_doubt(&mut self, check: &MachineCheck, source: &Source) {
+        self.shut(check.place.to_string().into(), &Because::Stale { source: source.clone() });
         let Some(since) = self.world.silent_since(source) else { return };
         let told_at = since.after(DOUBT_TOLD_AFTER);
         if told_at > self.now.mono {
