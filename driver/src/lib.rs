@@ -5,8 +5,10 @@
 
 pub mod admin;
 pub mod clusters;
+mod gates;
 pub mod home;
 mod machines;
+mod process;
 pub mod proxy;
 pub mod pump;
 mod remediations;

@@ -399,10 +399,13 @@ async fn answered(
     telemetry: &Telemetry,
     clock: Clock,
 ) -> Vec<Input> {
-    telemetry.caught(carry_out(client, effect, places, keep, clock)).await.unwrap_or_else(|why| {
+    let began = Instant::now();
+    let answered = telemetry.caught(carry_out(client, effect, places, keep, clock)).await.unwrap_or_else(|why| {
         error!(key = ?effect.key(), %why, "a request was given up; please report this");
         vec![answer::lost(effect, &why)]
-    })
+    });
+    telemetry.took(effect.key().verb(), began.elapsed());
+    answered
 }
 
 async fn carry_out(

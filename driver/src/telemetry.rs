@@ -1,8 +1,9 @@
 //! What can be measured from outside?
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
@@ -11,17 +12,20 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use resus_core::decision::Verdict;
 use resus_core::effect::EffectKey;
-use resus_core::facts::Source;
+use resus_core::facts::{Name, Source};
 use resus_core::input::Answer;
 use resus_core::plan::Plan;
 use resus_core::text::Plain;
-use resus_core::time::Now;
+use resus_core::time::{Mono, Now};
 use resus_core::world::World;
 
+use crate::gates::Gates;
 use crate::machines::Machines;
+use crate::process::Process;
 use crate::remediations::Remediations;
 
 pub struct Telemetry {
@@ -34,6 +38,16 @@ pub struct Telemetry {
     answers: Family<[(&'static str, &'static str); 2], Counter>,
     plans: Histogram,
     decisions: Family<[(&'static str, String); 1], Gauge>,
+    gates: Gates,
+    ages: Family<[(&'static str, &'static str); 1], Gauge<f64, AtomicU64>>,
+    /// The words of sources that have an age.
+    aging: Mutex<BTreeSet<&'static str>>,
+    restarts: Family<[(&'static str, &'static str); 1], Counter>,
+    latencies: Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram>,
+    leader_changes: Counter,
+    /// Who led last, as far as we know.
+    leader: Mutex<Option<Name>>,
+    paused: Gauge,
     nodes: Gauge,
     checks: Gauge,
     leads: Gauge,
@@ -44,7 +58,7 @@ pub struct Telemetry {
     turned_at: AtomicU64,
     /// Likewise, at which our API server answered last as it does to those whom it knows.
     answered_at: AtomicU64,
-    ready: std::sync::Mutex<Result<(), String>>,
+    ready: Mutex<Result<(), String>>,
 }
 
 /// The loop turns every few seconds; one that has not for this long hangs.
@@ -69,6 +83,21 @@ impl Telemetry {
         registry.register_with_unit("plan_duration", "How long it took to plan", Unit::Seconds, plans.clone());
         let decisions = Family::default();
         registry.register("decisions", "Nodes under checks, by what is done about them", decisions.clone());
+        let gates = Gates::new(registry);
+        let ages = Family::default();
+        registry.register_with_unit(
+            "source_age",
+            "Since the one of each kind of watch that has been silent for longest was heard of",
+            Unit::Seconds,
+            ages.clone(),
+        );
+        let restarts = Family::default();
+        registry.register("watch_restarts", "Watches that ended and were begun anew", restarts.clone());
+        let latencies = Family::new_with_constructor(latency as fn() -> Histogram);
+        registry.register_with_unit("request_duration", "How long answers took", Unit::Seconds, latencies.clone());
+        let leader_changes = Counter::default();
+        registry.register("leader_changes", "How often another leader was seen to take over", leader_changes.clone());
+        registry.register("build", "What this is", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         let gauge = |registry: &mut Registry, name: &str, help: &str| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -83,12 +112,14 @@ impl Telemetry {
             "clock_skew_seconds",
             "Seconds by which this host's clock is ahead of the API server's (behind if negative); 0 while they agree within 5 s",
         );
+        let paused = gauge(registry, "paused", "1 while the annotation resus.dev/pause on our namespace stops everything");
         let panics = Counter::default();
         registry.register(
             "task_panics",
             "Requests and watches of workload clusters that a mistake in this program ended",
             panics.clone(),
         );
+        all.register_collector(Box::new(Process));
         Telemetry {
             registry: all,
             remediations,
@@ -99,6 +130,14 @@ impl Telemetry {
             answers,
             plans,
             decisions,
+            gates,
+            ages,
+            aging: Mutex::default(),
+            restarts,
+            latencies,
+            leader_changes,
+            leader: Mutex::default(),
+            paused,
             nodes,
             checks,
             leads,
@@ -107,7 +146,7 @@ impl Telemetry {
             panics,
             turned_at: AtomicU64::new(0),
             answered_at: AtomicU64::new(0),
-            ready: std::sync::Mutex::new(Err("just started".into())),
+            ready: Mutex::new(Err("just started".into())),
         }
     }
 
@@ -151,16 +190,50 @@ impl Telemetry {
         self.leads.set(i64::from(plan.leads));
         self.stale.set(count(plan.watches.iter().filter(|source| !world.is_fresh(source, now.mono)).count()));
         self.skew.set(world.clock.skew().map_or(0, |(ahead, _)| ahead / 1000));
+        let verdicts = self.gates.observe(plan);
         for verdict in Verdict::ALL {
-            let many = plan.decisions.iter().filter(|decision| decision.verdict == verdict).count();
-            self.decisions.get_or_create(&[("verdict", verdict.to_string())]).set(count(many));
+            self.decisions.get_or_create(&[("verdict", verdict.to_string())]).set(count(verdicts[verdict as usize]));
         }
+        self.paused.set(i64::from(world.pause.reason().is_some()));
+        self.age(plan, world, now.mono);
+        self.follow_leader(world);
         self.remediations.observe(world, now.wall, plan.leads);
         self.machines.observe(world, plan.leads);
         let is_missing = |source: &&Source| is_essential(source) && !unserved.contains(*source) && !world.is_synced(source);
         let waiting = plan.watches.iter().find(is_missing);
         let ready = waiting.map_or(Ok(()), |source| Err(format!("{source} have not been listed yet")));
-        *self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = ready;
+        *lock(&self.ready) = ready;
+    }
+
+    fn age(&self, plan: &Plan, world: &World, now: Mono) {
+        let mut oldest: BTreeMap<&'static str, Duration> = BTreeMap::new();
+        for source in &plan.watches {
+            let age = oldest.entry(source.word()).or_default();
+            *age = (*age).max(world.age(source, now).unwrap_or_default());
+        }
+        let mut aging = lock(&self.aging);
+        aging.retain(|word| oldest.contains_key(word) || !self.ages.remove(&[("source", word)]));
+        for (word, age) in oldest {
+            self.ages.get_or_create(&[("source", word)]).set(age.as_secs_f64());
+            aging.insert(word);
+        }
+    }
+
+    fn follow_leader(&self, world: &World) {
+        let Some(now) = world.election.leader().filter(|leader| !leader.is_empty()) else { return };
+        let mut leader = lock(&self.leader);
+        if leader.as_ref() != Some(now) && leader.replace(now.clone()).is_some() {
+            self.leader_changes.inc();
+        }
+    }
+
+    pub fn restarted(&self, source: &Source) {
+        self.restarts.get_or_create(&[("source", source.word())]).inc();
+    }
+
+    /// `what`: the verb of an effect, or `list`.
+    pub fn took(&self, what: &'static str, time: Duration) {
+        self.latencies.get_or_create(&[("effect", what)]).observe(time.as_secs_f64());
     }
 
     pub fn health(&self) -> Result<(), String> {
@@ -180,7 +253,7 @@ impl Telemetry {
         if silent_for > ANSWERED_WITHIN {
             return Err(format!("the API server has not answered for {} s, or does not know us any more", silent_for.as_secs()));
         }
-        self.ready.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        lock(&self.ready).clone()
     }
 
     /// Not that it does not know us.
@@ -207,6 +280,15 @@ impl Default for Telemetry {
     fn default() -> Telemetry {
         Telemetry::new()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From an API server that is near and idle to one that we give up on, in seconds.
+fn latency() -> Histogram {
+    Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0])
 }
 
 /// Without these nothing is decided at all; of everything else each check says itself that it waits.

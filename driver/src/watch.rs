@@ -70,14 +70,14 @@ pub enum Server {
 /// Never ends by itself; it is aborted when the source is no longer wanted.
 pub async fn watch(server: Server, what: Wanted, number: u64, heard: Sender<Heard>, telemetry: Arc<Telemetry>) {
     let (clusters, cluster, access) = match server {
-        Server::Here(client) => return follow(client, what, number, heard).await,
+        Server::Here(client) => return follow(client, what, number, heard, telemetry).await,
         Server::Elsewhere(clusters, cluster, access) => (clusters, cluster, access),
     };
     let source = what.source.clone();
     let watched = async {
         match clusters.client(&cluster, &access).await {
             Ok(client) => {
-                follow(client, what, number, heard.clone()).await;
+                follow(client, what, number, heard.clone(), telemetry.clone()).await;
                 "its watch has ended".into()
             }
             Err(error) => Plain(&format!("{error:#}")).to_string(),
@@ -92,9 +92,9 @@ pub async fn watch(server: Server, what: Wanted, number: u64, heard: Sender<Hear
     std::future::pending::<()>().await;
 }
 
-async fn follow(client: Client, what: Wanted, number: u64, heard: Sender<Heard>) {
+async fn follow(client: Client, what: Wanted, number: u64, heard: Sender<Heard>, telemetry: Arc<Telemetry>) {
     let Wanted { clock, source, served, keep, places } = what;
-    let mut watch = Watch { clock, client, source, served, keep, places, number, heard, told: false, polled: false };
+    let mut watch = Watch { clock, client, source, served, keep, places, number, heard, telemetry, told: false, polled: false };
     let mut next = Next::List;
     let mut backoff = BACKOFF_MIN;
     loop {
@@ -104,6 +104,9 @@ async fn follow(client: Client, what: Wanted, number: u64, heard: Sender<Heard>)
             Next::Watch { version, resumed } => watch.follow(version.clone(), *resumed).await,
         };
         let was_list = matches!(next, Next::List);
+        if !was_list && !watch.polled {
+            watch.telemetry.restarted(&watch.source);
+        }
         next = match done {
             Ok(after) => after,
             Err(error) => {
@@ -142,6 +145,7 @@ struct Watch {
     places: Arc<Places>,
     number: u64,
     heard: Sender<Heard>,
+    telemetry: Arc<Telemetry>,
     /// The trouble has been logged; its repetitions are not.
     told: bool,
     polled: bool,
@@ -154,7 +158,10 @@ impl Watch {
         let mut listed = 0;
         loop {
             let request = feed::list(&self.source, self.served.as_ref(), &self.places, page.as_deref())?;
-            let answer = timeout(ANSWER_WITHIN, self.whole(request)).await.context("no answer in time")?;
+            let began = Instant::now();
+            let answer = timeout(ANSWER_WITHIN, self.whole(request)).await.context("no answer in time");
+            self.telemetry.took("list", began.elapsed());
+            let answer = answer?;
             let body = match answer? {
                 Ok(body) => body,
                 // The list took so long that its snapshot is gone: begin again.

@@ -8,7 +8,7 @@ use resus_harness::{Cluster, Process, run, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::stage::{SOON, bare_stage, stage};
+use crate::stage::{SOON, Stage, bare_stage, stage};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_readiness_and_metrics_are_served() {
@@ -20,16 +20,23 @@ async fn health_readiness_and_metrics_are_served() {
     let controller = stage.controller_with("controller", &kubeconfig, &flags);
     let (metrics, probes) = (address(&controller, "serving metrics").await, address(&controller, "serving health probes").await);
     until(SOON, "it is ready", || async { get(&probes, "/readyz").await.starts_with("HTTP/1.1 200").then_some(()) }).await;
-    stage.condition("n1", "Ready", "False", 60).await;
+    everything_is_paused_for_a_while(&stage, &metrics).await;
     stage.until_remediations(&["n1"]).await;
     let text = until(SOON, "the decision is counted", || async {
         let text = get(&metrics, "/metrics").await;
         text.contains("resus_decisions{verdict=\"keep\"} 1").then_some(text)
     })
     .await;
-    for line in
-        ["resus_leader 1", "resus_nodes 3", "resus_checks 1", "resus_stale_sources 0", "resus_effects_total{effect=\"create\"} 1"]
-    {
+    for line in [
+        "resus_leader 1",
+        "resus_leader_changes_total 0",
+        "resus_nodes 3",
+        "resus_checks 1",
+        "resus_stale_sources 0",
+        "resus_effects_total{effect=\"create\"} 1",
+        "resus_request_duration_seconds_count{effect=\"create\"} 1",
+        "resus_build_info{version=\"0.1.0\"} 1",
+    ] {
         assert!(text.lines().any(|own| own == line), "{line} in {text}");
     }
     assert!(get(&probes, "/nothing").await.starts_with("HTTP/1.1 404"));
@@ -37,11 +44,60 @@ async fn health_readiness_and_metrics_are_served() {
     // Without the API server the process is well all the same: to restart it would help nobody.
     stage.cluster.apiserver().kill();
     until(SOON, "the watches are stale", || async {
-        get(&metrics, "/metrics").await.contains("resus_stale_sources 8").then_some(())
+        get(&metrics, "/metrics").await.contains("resus_stale_sources 9").then_some(())
     })
     .await;
+    let text = get(&metrics, "/metrics").await;
+    for series in
+        ["resus_watch_restarts_total{source=\"nodes\"} ", "resus_source_age_seconds{source=\"nodes\"} ", "process_open_fds "]
+    {
+        assert!(text.contains(series), "{series} in {text}");
+    }
+    assert!(text.contains("process_resident_memory_bytes ") && text.contains("process_cpu_seconds_total "), "{text}");
     assert!(get(&probes, "/healthz").await.starts_with("HTTP/1.1 200"));
     stage.cluster.apiserver().restart().await.expect("it comes back");
+}
+
+/// n1 breaks meanwhile.
+async fn everything_is_paused_for_a_while(stage: &Stage, metrics: &str) {
+    let pause = async |change: &str| stage.kubectl(&["annotate", "namespace", "poison-pill", change]).await;
+    pause("resus.dev/pause=ask Ana").await;
+    stage.condition("n1", "Ready", "False", 60).await;
+    let status = stage.until_status("workers", "it is paused", |status| status["phase"] == "Paused").await;
+    assert!(status["reason"].as_str().is_some_and(|reason| reason.ends_with("namespace poison-pill: ask Ana")), "{status}");
+    let series = [
+        "resus_paused 1",
+        r#"resus_gate_shut{check="workers",reason="AllPaused"} 1"#,
+        r#"resus_held_nodes{check="workers",reason="AllPaused"} 1"#,
+    ];
+    until(SOON, "it can be measured", || async {
+        let text = get(metrics, "/metrics").await;
+        series.iter().all(|series| text.contains(series)).then_some(())
+    })
+    .await;
+    stage.stays(&[]).await;
+    pause("resus.dev/pause-").await;
+    until(SOON, "it goes on", || async {
+        let text = get(metrics, "/metrics").await;
+        (text.contains("resus_paused 0") && !text.contains("AllPaused")).then_some(())
+    })
+    .await;
+    for (event, part) in [("Paused", "ask Ana"), ("Resumed", "everything goes on")] {
+        until(SOON, event, || async {
+            let told = stage
+                .kubectl(&[
+                    "get",
+                    "events",
+                    "-n",
+                    "default",
+                    "--field-selector",
+                    &format!("reason={event},involvedObject.kind=Namespace"),
+                ])
+                .await;
+            told.contains(part).then_some(())
+        })
+        .await;
+    }
 }
 
 /// A node has series while something is done about it, and what is left of them goes with its Node.
