@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use resus_harness::{Action, Asked, Cluster, Process, Proxy, Rule, holds_for, until};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::stage::{SOON, Stage, stage};
+use crate::stage::{SOON, Stage, condition, stage};
 
 /// With a controller that leads, through a proxy.
 async fn running(nodes: usize, seconds: u32) -> Option<(Stage, Proxy, Process)> {
@@ -63,6 +63,26 @@ async fn works(stage: &Stage, node: &str) {
         stage.remediations().await.is_empty().then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_starts_while_the_clocks_differ() {
+    let Some(stage) = stage(Cluster::builder()).await else { return };
+    stage.check("workers", 5, "50%").await;
+    stage.nodes(4).await;
+    stage.condition("n1", "Ready", "False", 3600).await;
+    let proxy = Proxy::in_front_of(&stage.cluster).await.expect("the proxy starts");
+    proxy.shift_dates(-600);
+    let kubeconfig = stage.account_through(&proxy).await;
+    let _controller = stage.controller("controller", &kubeconfig);
+    let is_told = |status: &Value| {
+        let told = condition(status, "RemediationAllowed");
+        told["reason"] == "ClockDiffers" && told["message"].as_str().is_some_and(|text| text.contains("ahead of that of the API server"))
+    };
+    stage.until_status("workers", "the clocks differ", is_told).await;
+    stage.stays(&[]).await;
+    proxy.shift_dates(0);
+    stage.until_remediations(&["n1"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

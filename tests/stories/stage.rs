@@ -308,10 +308,11 @@ pub fn time(value: &Value) -> Timestamp {
 }
 
 fn condition_since(kind: &str, status: &str, seconds: i64) -> Value {
-    let since = Timestamp::now() - SignedDuration::from_secs(seconds);
-    let since = since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let written = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let (since, now) = (Timestamp::now() - SignedDuration::from_secs(seconds), Timestamp::now());
     json!({
-        "type": kind, "status": status, "lastTransitionTime": since, "lastHeartbeatTime": since, "reason": "Story", "message": "",
+        "type": kind, "status": status, "lastTransitionTime": written(since), "lastHeartbeatTime": written(now),
+        "reason": "Story", "message": "",
     })
 }
 

@@ -7,13 +7,13 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, TRANSFER_ENCODING};
-use http::{HeaderMap, Request as HttpRequest, Response, StatusCode, Uri, Version};
+use http::header::{CONNECTION, CONTENT_TYPE, DATE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Request as HttpRequest, Response, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
@@ -56,6 +56,7 @@ impl Proxy {
             rules: Mutex::default(),
             requests: Arc::default(),
             refusing: AtomicBool::new(false),
+            date_shift: AtomicI64::new(0),
             connections: Mutex::default(),
             errands: Mutex::default(),
         });
@@ -84,6 +85,11 @@ impl Proxy {
         self.shared.refusing.store(refusing, Ordering::SeqCst);
     }
 
+    /// From now on the server's clock seems to be ahead by so many seconds, or behind if they are negative.
+    pub fn shift_dates(&self, seconds: i64) {
+        self.shared.date_shift.store(seconds, Ordering::SeqCst);
+    }
+
     /// Everything that was asked so far, in the order of arrival.
     pub fn requests(&self) -> Vec<Request> {
         lock(&self.shared.requests).clone()
@@ -107,6 +113,8 @@ struct Shared {
     rules: Mutex<Vec<Rule>>,
     requests: Arc<Mutex<Vec<Request>>>,
     refusing: AtomicBool,
+    /// Seconds.
+    date_shift: AtomicI64,
     connections: Mutex<JoinSet<()>>,
     /// What is done for a client whether or not it waits.
     errands: Mutex<JoinSet<()>>,
@@ -146,9 +154,22 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) -> Infallible {
 async fn serve_connection(stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
     let line = Arc::new(Line { upstream: shared.upstream.clone(), sender: tokio::sync::Mutex::default() });
-    let service = service_fn(|request| serve(request, shared.clone(), line.clone()));
+    let service = service_fn(|request| async {
+        let mut reply = serve(request, shared.clone(), line.clone()).await?;
+        shift_date(reply.headers_mut(), shared.date_shift.load(Ordering::SeqCst));
+        Ok::<Reply, Cut>(reply)
+    });
     // However it ends, the client is told by the end of the connection.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+fn shift_date(headers: &mut HeaderMap, seconds: i64) {
+    let date = headers.get(DATE).and_then(|date| jiff::fmt::rfc2822::parse(date.to_str().ok()?).ok());
+    if let Some(date) = date.filter(|_| seconds != 0) {
+        let shifted = date.timestamp() + jiff::SignedDuration::from_secs(seconds);
+        let text = shifted.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        headers.insert(DATE, HeaderValue::from_str(&text).expect("a date is plain text"));
+    }
 }
 
 /// Dropped half way by hyper when the client goes away.

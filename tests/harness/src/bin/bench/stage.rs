@@ -164,8 +164,8 @@ impl Stage {
 
     /// Ready has this status since `since_for`.
     pub async fn set_ready(&self, n: usize, status: &str, since_for: SignedDuration) -> Result<()> {
-        let since = written(Timestamp::now() - since_for);
-        let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": since, "lastHeartbeatTime": since});
+        let (since, now) = (written(Timestamp::now() - since_for), written(Timestamp::now()));
+        let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": since, "lastHeartbeatTime": now});
         self.patch_conditions(n, &json!([ready])).await.map(drop)
     }
 
