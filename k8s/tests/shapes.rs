@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{Response, StatusCode};
-use resus_core::effect::{Creation, Effect, Owner};
+use resus_core::effect::{Creation, Effect, Hold, Owner};
 use resus_core::facts::{Amount, Body, Kind, Name, ObjectKey, Source, Status, Threshold, Version};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
@@ -288,6 +288,51 @@ fn a_time_out_is_no_refusal() {
         answer::decode(&Effect::Lease(LeaseEffect::Read), &Keep::default(), &garbage),
         Input::LeaseAnswered(LeaseAnswer::Failed { .. })
     ));
+}
+
+#[test]
+fn a_pause_is_whatever_stands_in_the_annotation_as_people_may_see_it() {
+    let pause = |metadata: Value| {
+        let namespace = observe::own_namespace(json!({"metadata": metadata}).to_string().as_bytes()).expect("it can be read");
+        namespace.pause.map(|reason| reason.to_string())
+    };
+    let long = "x".repeat(1000);
+    for (written, read) in [("ask Ana", "ask Ana"), ("", ""), ("false", "false"), ("two\nlines\u{1b}[31m", "two lines [31m")] {
+        let metadata = json!({"name": "poison-pill", "annotations": {"resus.dev/pause": written, "other": long}});
+        assert_eq!(pause(metadata).as_deref(), Some(read));
+    }
+    let cut = pause(json!({"name": "poison-pill", "annotations": {"resus.dev/pause": long}})).expect("it is paused");
+    assert_eq!(cut.len(), 259);
+    for annotations in [json!({"resus.dev/paused": "no"}), json!({}), Value::Null] {
+        assert_eq!(pause(json!({"name": "poison-pill", "annotations": annotations})), None);
+    }
+    let request = feed::list(&Source::OwnNamespace, None, &Places::new("resus"), None).expect("it can be sent");
+    assert_eq!(request.uri().to_string(), "/api/v1/namespaces?limit=100&fieldSelector=metadata.name%3Dresus");
+}
+
+/// Only a namespace that is missing is to be made; a Lease that went while it was taken over is not.
+#[test]
+fn a_lease_that_is_gone_is_no_namespace_that_is_missing() {
+    let hold = Hold {
+        name: "node-n1".into(),
+        node: "n1".into(),
+        node_uid: "u".into(),
+        holder: "me".into(),
+        lasts_for: Duration::from_secs(60),
+        at: Wall(0),
+        before: None,
+    };
+    let answer = |kind: &str| {
+        let status = json!({"kind": "Status", "code": 404, "reason": "NotFound", "details": {"kind": kind}});
+        let mut response = Response::new(status.to_string().into_bytes());
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        match answer::decode(&Effect::HoldNode(hold.clone()), &Keep::default(), &response) {
+            Input::Answered(_, answer) => answer,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(answer("namespaces"), Answer::Missing);
+    assert_eq!(answer("leases"), Answer::Conflict);
 }
 
 #[test]
