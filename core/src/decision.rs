@@ -293,6 +293,18 @@ pub enum Because {
         cluster: ClusterKey,
         why: Name,
     },
+    /// The kubeconfig leads to another cluster than before.
+    AnotherCluster {
+        cluster: ClusterKey,
+        known: Name,
+        found: Name,
+    },
+    /// Not one of the Nodes that its Machines name is there.
+    NoNodeKnown {
+        cluster: ClusterKey,
+        named: usize,
+        found: Option<Name>,
+    },
     OutsideRange {
         not_healthy: usize,
         min: u32,
@@ -384,6 +396,8 @@ impl Because {
             | Because::ClusterPaused { .. }
             | Because::ClusterMissing { .. }
             | Because::NoAccess { .. }
+            | Because::AnotherCluster { .. }
+            | Because::NoNodeKnown { .. }
             | Because::OutsideRange { .. }
             | Because::PowerCycleAsked
             | Because::DeletingMachine => false,
@@ -432,6 +446,25 @@ impl fmt::Display for Because {
                 write!(f, "there is no {cluster}: correct spec.clusterName, or leave it out for Nodes of this cluster")
             }
             Because::NoAccess { cluster, why } => write!(f, "the Nodes of the {cluster} cannot be read: {why}"),
+            Because::AnotherCluster { cluster, known, found } => write!(
+                f,
+                "the kubeconfig of the {cluster} leads to another cluster than before, so none of its Nodes is believed: correct it, \
+                 or, if that is right, annotate the Cluster with resus.dev/cluster-uid={} (it was {})",
+                Plain(found),
+                Plain(known)
+            ),
+            Because::NoNodeKnown { cluster, named, found } => {
+                write!(
+                    f,
+                    "none of the {named} Nodes that Machines of the {cluster} name is there, so it may be another cluster: correct its \
+                     kubeconfig, or, if they are really gone, "
+                )?;
+                match found {
+                    Some(uid) => write!(f, "annotate the Cluster with resus.dev/cluster-uid={}", Plain(uid)),
+                    None => f.write_str("let its user get the namespace kube-system there, and annotate the Cluster with \
+                                         resus.dev/cluster-uid=<the uid of that>"),
+                }
+            }
             Because::OutsideRange { not_healthy, min, max, of } => {
                 write!(f, "{not_healthy} of {of} machines are not healthy, repairs go on only within the unhealthyRange [{min}-{max}]")
             }

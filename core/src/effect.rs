@@ -16,6 +16,10 @@ pub enum Effect {
         cluster: Option<ClusterKey>,
         node: Name,
     },
+    /// Which cluster is this? Asked there, of what no two clusters have in common.
+    Identify {
+        cluster: ClusterKey,
+    },
     /// Likewise for the Machine.
     LookMachine {
         place: Place,
@@ -238,6 +242,7 @@ impl Creation {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EffectKey {
     Look(Option<ClusterKey>, Name),
+    Identify(ClusterKey),
     LookMachine(Place),
     Create(ObjectKey),
     Delete(ObjectKey, Name),
@@ -270,6 +275,7 @@ impl Effect {
     pub fn key(&self) -> EffectKey {
         match self {
             Effect::Look { cluster, node } => EffectKey::Look(cluster.clone(), node.clone()),
+            Effect::Identify { cluster } => EffectKey::Identify(cluster.clone()),
             Effect::LookMachine { place, .. } => EffectKey::LookMachine(place.clone()),
             Effect::Create(creation) => EffectKey::Create(creation.key.clone()),
             Effect::Delete { key, uid, .. } => EffectKey::Delete(key.clone(), uid.clone()),
@@ -311,10 +317,19 @@ pub enum Reach {
 }
 
 impl Effect {
+    /// The Cluster in which it is carried out; none: this one.
+    pub fn cluster(&self) -> Option<&ClusterKey> {
+        match self {
+            Effect::Look { cluster, .. } => cluster.as_ref(),
+            Effect::Identify { cluster } => Some(cluster),
+            _ => None,
+        }
+    }
+
     pub fn reach(&self) -> Reach {
         match self {
             Effect::Lease(_) => Reach::Election,
-            Effect::Discover { .. } | Effect::ServerVersion => Reach::Question,
+            Effect::Discover { .. } | Effect::ServerVersion | Effect::Identify { .. } => Reach::Question,
             Effect::Look { .. }
             | Effect::LookMachine { .. }
             | Effect::Read { .. }
@@ -356,6 +371,7 @@ impl EffectKey {
     pub fn verb(&self) -> &'static str {
         match self {
             EffectKey::Look(..) | EffectKey::LookMachine(_) => "look",
+            EffectKey::Identify(_) => "identify",
             EffectKey::Create(_) => "create",
             EffectKey::Delete(..) => "delete",
             EffectKey::Read(_) => "read",

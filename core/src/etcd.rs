@@ -26,6 +26,11 @@ pub struct Etcd {
 }
 
 impl Etcd {
+    /// Members that are shown, and hosts that are remembered.
+    pub fn len(&self) -> usize {
+        self.pods.len() + self.departed.len()
+    }
+
     pub fn pods(&self) -> BTreeSet<Name> {
         self.pods.keys().cloned().collect()
     }

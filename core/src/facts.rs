@@ -118,6 +118,22 @@ impl Node {
             && *deleting == other.deleting
     }
 
+    /// Bytes that it takes, about; but for its version, which each heartbeat changes.
+    pub fn weight(&self) -> usize {
+        let label = |(key, value): (&str, &str)| key.len() + value.len() + 2 * size_of::<u32>();
+        let annotation = |(key, value): &(Box<str>, Box<str>)| key.len() + value.len() + 2 * size_of::<Box<str>>();
+        let condition = |own: &Condition| own.kind.len() + own.status.weight() + own.reason.len() + size_of::<Condition>();
+        let taint = |own: &Taint| own.key.len() + own.value.len() + own.effect.len() + size_of::<Taint>();
+        let texts = [self.uid.len(), self.boot_id.len(), self.kubelet_version.len()];
+        size_of::<Node>()
+            + self.name.len()
+            + texts.iter().sum::<usize>()
+            + self.labels.iter().map(label).sum::<usize>()
+            + self.annotations.iter().map(annotation).sum::<usize>()
+            + self.conditions.iter().map(condition).sum::<usize>()
+            + self.taints.iter().map(taint).sum::<usize>()
+    }
+
     pub fn is_ready(&self) -> bool {
         self.conditions.iter().any(|condition| &*condition.kind == READY && condition.status == Status::True)
     }
@@ -192,6 +208,15 @@ impl From<&str> for Status {
             "False" => Status::False,
             "Unknown" => Status::Unknown,
             other => Status::Other(other.into()),
+        }
+    }
+}
+
+impl Status {
+    fn weight(&self) -> usize {
+        match self {
+            Status::True | Status::False | Status::Unknown => 0,
+            Status::Other(text) => text.len(),
         }
     }
 }

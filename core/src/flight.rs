@@ -133,6 +133,7 @@ impl Flights {
                     EffectKey::Read(_)
                         | EffectKey::Fetch(_)
                         | EffectKey::FindMachine(_)
+                        | EffectKey::Identify(_)
                         | EffectKey::Discover(_)
                         | EffectKey::ServerVersion
                 ) =>
@@ -221,6 +222,7 @@ fn waits_for_watch(key: &EffectKey) -> bool {
         | EffectKey::DeleteMachine(_) => true,
         EffectKey::Look(..)
         | EffectKey::LookMachine(_)
+        | EffectKey::Identify(_)
         | EffectKey::Sign(_)
         | EffectKey::MachineCheckStatus(_)
         | EffectKey::Tie(_)
@@ -256,6 +258,7 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
         | EffectKey::ReleaseNode(_) => true,
         // Another server is asked, and each has a limit of its own: one that hangs takes no room from the others.
         EffectKey::Look(Some(_), _)
+        | EffectKey::Identify(_)
         | EffectKey::LeaseNamespace
         | EffectKey::DefaultTemplate
         | EffectKey::DefaultCheck

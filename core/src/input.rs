@@ -51,6 +51,11 @@ pub enum Input {
         cluster: ClusterKey,
         why: Name,
     },
+    /// The Cluster's server sends more than we take.
+    TooMuch {
+        cluster: ClusterKey,
+        why: Name,
+    },
     Answered(EffectKey, Answer),
     LeaseAnswered(LeaseAnswer),
     /// The process has been asked to end: start nothing more, let go of the leadership.
@@ -105,6 +110,10 @@ pub enum Fact {
         cluster: ClusterKey,
         pod: Name,
         says: Option<EtcdPod>,
+    },
+    /// The uid of the namespace kube-system where it was asked for: no two clusters have the same.
+    Identity {
+        uid: Name,
     },
     /// What an API group and version serves, by kind.
     Kinds {
@@ -169,7 +178,11 @@ impl Fact {
             Fact::Access { cluster, .. } => Some(Source::Access(cluster.clone())),
             Fact::RemoteNode(cluster, _) => Some(Source::RemoteNodes(cluster.clone())),
             Fact::RemoteEtcd { cluster, .. } => Some(Source::RemoteEtcd(cluster.clone())),
-            Fact::Kinds { .. } | Fact::Server { .. } | Fact::Whole { .. } | Fact::MachineOfNode { .. } => None,
+            Fact::Kinds { .. }
+            | Fact::Server { .. }
+            | Fact::Whole { .. }
+            | Fact::MachineOfNode { .. }
+            | Fact::Identity { .. } => None,
         }
     }
 }

@@ -123,6 +123,8 @@ pub const STRATEGY_ANNOTATION: &str = "StrategyAnnotation";
 pub const MACHINE_CHECK_INVALID: &str = "MachineHealthCheckInvalid";
 pub const CLUSTER_MISSING: &str = "ClusterMissing";
 pub const CLUSTER_UNREACHABLE: &str = "ClusterUnreachable";
+pub const ANOTHER_CLUSTER: &str = "AnotherCluster";
+pub const NO_NODE_KNOWN: &str = "NoNodeKnown";
 pub const TEMPLATE_UNAVAILABLE: &str = "RemediationTemplateUnavailable";
 
 /// Reasons of events on MachineHealthChecks and Machines.

@@ -71,6 +71,8 @@ impl Because {
             Because::ClusterPaused { .. } => "ClusterPaused",
             Because::ClusterMissing { .. } => "ClusterMissing",
             Because::NoAccess { .. } => "NoAccess",
+            Because::AnotherCluster { .. } => "AnotherCluster",
+            Because::NoNodeKnown { .. } => "NoNodeKnown",
             Because::OutsideRange { .. } => "OutsideRange",
             Because::NoController => "NoController",
             Because::PowerCycleAsked => "PowerCycleAsked",

@@ -4,7 +4,9 @@
 //! plan's `wake_at` or the next input. Around it: watches, a metrics and a health endpoint.
 
 pub mod admin;
+mod body;
 pub mod clusters;
+pub mod connect;
 mod gates;
 pub mod home;
 mod machines;

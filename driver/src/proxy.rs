@@ -1,22 +1,15 @@
-//! Through which proxy is our own API server reached?
+//! Through which proxy is an API server reached?
 //!
 //! As programs written in Go do it: kubectl and ours, side by side, should reach the same server.
 
 use std::net::IpAddr;
 
-use anyhow::{Context as _, Result, bail};
-use base64::Engine as _;
-use http::{HeaderValue, Uri};
-use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::rt::TokioExecutor;
-use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use anyhow::{Context as _, Result};
+use http::Uri;
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
-use tower::{BoxError, ServiceExt as _};
 
-use crate::clusters::CONNECT_WITHIN;
+use crate::connect::{self, Trust};
 
 /// Stands in kubeconfigs that name no proxy, so that kube asks the environment for none: it does not read NO_PROXY as others do.
 const UNSET: &str = "http://unset.invalid";
@@ -29,16 +22,13 @@ pub fn ask_us(kubeconfig: &mut Kubeconfig) {
     }
 }
 
-pub fn client(mut config: Config) -> Result<Client> {
+pub fn client(mut config: Config, trust: Trust) -> Result<Client> {
     let is_unset = config.proxy_url.as_ref().is_none_or(|proxy| *proxy == Uri::from_static(UNSET));
     let proxy = match config.proxy_url.take() {
         Some(own) if !is_unset => Some(own),
         _ => of_environment(&config.cluster_url, |name| std::env::var(name).ok())?,
     };
-    match proxy {
-        Some(proxy) => through(&config, &proxy),
-        None => Client::try_from(config).context("cannot make a client from the configuration"),
-    }
+    connect::client(&config, proxy.as_ref(), trust).context("cannot make a client from the configuration")
 }
 
 /// `variable` is empty or none where it is not set.
@@ -97,42 +87,6 @@ fn is_within(address: IpAddr, network: &str, bits: &str) -> bool {
         }
         _ => false,
     }
-}
-
-/// As [`Client::try_from`] makes it, through a tunnel.
-fn through(config: &Config, proxy: &Uri) -> Result<Client> {
-    let (host, port) = (proxy.host().unwrap_or_default(), proxy.port_u16().unwrap_or(80));
-    if proxy.scheme_str() != Some("http") || host.is_empty() {
-        bail!("the proxy for {} does not begin with http://, and no others can be used", config.cluster_url);
-    }
-    let address: Uri = format!("http://{host}:{port}").parse().context("the proxy has no usable address")?;
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_connect_timeout(Some(CONNECT_WITHIN));
-    let mut tunnel = Tunnel::new(address, connector);
-    if let Some((user, _)) = proxy.authority().and_then(|authority| authority.as_str().rsplit_once('@')) {
-        let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(decoded(user)));
-        tunnel = tunnel.with_auth(HeaderValue::from_str(&basic).expect("base64 has no odd characters"));
-    }
-    let http: legacy::Client<_, Body> =
-        legacy::Client::builder(TokioExecutor::new()).build(config.rustls_https_connector_with_connector(tunnel)?);
-    let builder = ClientBuilder::new(http.map_err(BoxError::from), config.default_namespace.clone())
-        .with_layer(&config.extra_headers_layer()?)
-        .with_layer(&tower::util::option_layer(config.auth_layer()?))
-        .with_layer(&config.base_uri_layer());
-    Ok(builder.build())
-}
-
-/// `%3A` is a colon; what is no such code stands for itself.
-fn decoded(text: &str) -> Vec<u8> {
-    let (mut rest, mut bytes) = (text.as_bytes(), Vec::new());
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).filter(|_| *first == b'%').and_then(|code| std::str::from_utf8(code).ok());
-        let code = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &after[2..] } else { after };
-    }
-    bytes
 }
 
 #[cfg(test)]

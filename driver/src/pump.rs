@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use http::Response;
-use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
 use resus_core::decision::{Because, Decision, Verdict};
@@ -23,12 +22,14 @@ use resus_core::upgrade::{Detector, Detectors, Off};
 use resus_core::world::World;
 use resus_k8s::names::Places;
 use resus_k8s::observe::Keep;
-use resus_k8s::{answer, encode};
-use tokio::sync::mpsc;
+use resus_k8s::{answer, encode, limits};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, error, info, warn};
 
+use crate::body;
 use crate::clusters::Clusters;
+use crate::connect::{self, Trust};
 use crate::telemetry::Telemetry;
 use crate::watch::{self, Wanted};
 
@@ -43,6 +44,8 @@ pub struct Settings {
     pub detectors: Detectors,
     pub homes: Homes,
     pub limit: Limit,
+    /// Of kubeconfigs of workload clusters.
+    pub trust: Trust,
     /// Give a cluster without any check the default one.
     pub default_check: bool,
 }
@@ -81,7 +84,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
     }
     let mut pump = Pump {
         client,
-        clusters: Clusters::default(),
+        clusters: Clusters::new(settings.trust),
         places: Arc::new(settings.places),
         clock: Clock::start(),
         world,
@@ -97,6 +100,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         foreign: Vec::new(),
         detectors_off: Vec::new(),
         strays: BTreeSet::new(),
+        unidentified: BTreeSet::new(),
         trouble: None,
         out_of_time: None,
         unserved: BTreeSet::new(),
@@ -160,6 +164,8 @@ pub struct Heard {
     pub watch: Option<u64>,
     /// Together, since each message wakes the loop.
     pub inputs: Vec<Input>,
+    /// Given back when the loop has taken it.
+    pub room: Option<OwnedSemaphorePermit>,
 }
 
 struct Watching {
@@ -194,6 +200,8 @@ struct Pump {
     detectors_off: Vec<(Detector, Off)>,
     /// Objects named like those of other controllers, of which we have told.
     strays: BTreeSet<Name>,
+    /// Clusters that do not say who they are, as they were told.
+    unidentified: BTreeSet<ClusterKey>,
     trouble: Option<Name>,
     /// Whether our clock and the server's differ, as it was told last.
     out_of_time: Option<Because>,
@@ -203,7 +211,7 @@ struct Pump {
 }
 
 impl Pump {
-    fn take(&mut self, Heard { watch, inputs }: Heard) -> bool {
+    fn take(&mut self, Heard { watch, inputs, room: _ }: Heard) -> bool {
         let is_current = watch.is_none_or(|number| self.watches.values().any(|watching| watching.number == number));
         let mut changed = false;
         for input in inputs.into_iter().filter(|_| is_current) {
@@ -215,6 +223,8 @@ impl Pump {
     /// False: no decision can depend on it.
     fn apply(&mut self, input: Input) -> bool {
         match &input {
+            // Each of a server of others only once: it may send them without end.
+            Input::Unreadable { source: Source::RemoteNodes(cluster), name, .. } if self.world.is_unreadable(cluster, name) => {}
             Input::Unreadable { source, name, why } => {
                 warn!(%source, %name, %why, "an object cannot be read; it is left alone, others go on");
             }
@@ -259,10 +269,7 @@ impl Pump {
     fn send(&mut self, effect: Effect, leads_until: Option<Mono>) {
         let (client, places, sender) = (self.client.clone(), self.places.clone(), self.sender.clone());
         let keep = self.keep.clone();
-        let elsewhere = match &effect {
-            Effect::Look { cluster: Some(cluster), .. } => Some((cluster.clone(), self.access(cluster))),
-            _ => None,
-        };
+        let elsewhere = effect.cluster().map(|cluster| (cluster.clone(), self.access(cluster)));
         let (clusters, telemetry, clock) = (self.clusters.clone(), self.telemetry.clone(), self.clock);
         let not_after = leads_until.map(|at| self.clock.instant(at)).filter(|_| !matches!(effect, Effect::Lease(_)));
         self.tasks.spawn(async move {
@@ -280,7 +287,7 @@ impl Pump {
                 false => answered(client, &effect, &places, &keep, &telemetry, clock).await,
             };
             // Fails only when the loop has ended, and then nobody needs the answer.
-            let _ = sender.send(Heard { watch: None, inputs }).await;
+            let _ = sender.send(Heard { watch: None, inputs, room: None }).await;
         });
     }
 
@@ -360,6 +367,11 @@ impl Pump {
                 warn!(%name, "found what could be {source}, in a namespace that neither --rival-namespaces nor --kured-namespaces name: it changes nothing");
             }
         }
+        for cluster in &plan.unidentified {
+            if self.unidentified.insert(cluster.clone()) {
+                warn!(%cluster, "the user of its kubeconfig may not get the namespace kube-system, so nobody would notice if it led to another cluster");
+            }
+        }
         if self.world.election.trouble != self.trouble {
             self.trouble = self.world.election.trouble.clone();
             if let Some(why) = &self.trouble {
@@ -420,9 +432,13 @@ async fn carry_out(
         Err(error) => return vec![answer::unsent(effect, &error.to_string())],
     };
     let sent_at = clock.now().mono;
+    let elsewhere = effect.cluster().is_some();
+    let max = if elsewhere { limits::REMOTE_ANSWER_MAX } else { limits::ANSWER_MAX };
+    // Of other servers nothing is repeated.
+    let why = |error: kube::Error| if elsewhere { anyhow!(connect::why(&error)) } else { error.into() };
     let response = async {
-        let (parts, body) = client.await?.send(request).await?.into_parts();
-        let body = body.collect().await?.to_bytes().to_vec();
+        let (parts, body) = client.await?.send(request).await.map_err(why)?.into_parts();
+        let body = body::whole(body, max).await?.map_err(why)?;
         anyhow::Ok(Response::from_parts(parts, body))
     };
     match tokio::time::timeout(REQUEST_TIMEOUT, response).await {

@@ -4,14 +4,15 @@
 //! version is too old or the resumed watch stays silent. Every break is told, so that nothing is decided
 //! on what may be out of date.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::BufRead as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
-use http::{Request, Response, StatusCode};
+use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
@@ -22,13 +23,17 @@ use resus_core::text::Plain;
 use resus_core::world::STALE_AFTER;
 use resus_k8s::answer;
 use resus_k8s::feed::{self, Line};
+use resus_k8s::limits::{self, Limits, PAGE, PAGE_MIN, Taken, TooMuch};
 use resus_k8s::names::Places;
 use resus_k8s::observe::{ApiStatus, Keep};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use crate::body::{self, TooLarge};
 use crate::clusters::Clusters;
+use crate::connect;
 use crate::pump::{Clock, Heard};
 use crate::telemetry::Telemetry;
 
@@ -42,17 +47,22 @@ const FILL_FOR: Duration = Duration::from_millis(20);
 const POLL_EVERY: Duration = Duration::from_secs(15);
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// No object in etcd is nearly as large; a line beyond this is garbage.
-const LINE_MAX: usize = 16 << 20;
+/// Where more is there than we take: somebody has to look at it first.
+const TOO_MUCH_AGAIN: Duration = Duration::from_secs(60);
 
 /// A watch that lived for so long was a good one: the next attempt need not wait.
 const LIVED_FOR: Duration = Duration::from_secs(5);
 /// Nothing for so long: the socket is empty.
 const DRAINED_AFTER: Duration = Duration::from_millis(1);
-/// Events that are handed to the loop together.
+/// Events, and bytes of them, that are handed to the loop together.
 const TOGETHER_MAX: usize = 256;
+const TOGETHER_BYTES_MAX: usize = 1 << 20;
+/// Messages of one watch that the loop has not taken yet. Who sends faster than we think has to wait: what is under way would
+/// take the memory, and its places in the queue, from all others.
+const UNREAD_MAX: usize = 2;
 
 /// What is to be watched, and how.
+#[derive(Clone)]
 pub struct Wanted {
     pub clock: Clock,
     pub source: Source,
@@ -69,32 +79,73 @@ pub enum Server {
 
 /// Never ends by itself; it is aborted when the source is no longer wanted.
 pub async fn watch(server: Server, what: Wanted, number: u64, heard: Sender<Heard>, telemetry: Arc<Telemetry>) {
+    let ear = Ear { number, heard, room: Arc::new(Semaphore::new(UNREAD_MAX)) };
     let (clusters, cluster, access) = match server {
-        Server::Here(client) => return follow(client, what, number, heard, telemetry).await,
+        Server::Here(client) => loop {
+            let TooMuch(why) = follow(client.clone(), what.clone(), false, ear.clone(), telemetry.clone()).await;
+            error!(source = %what.source, why, "there is more than we take; it is listed again in a while");
+            tokio::time::sleep(TOO_MUCH_AGAIN).await;
+        },
         Server::Elsewhere(clusters, cluster, access) => (clusters, cluster, access),
     };
     let source = what.source.clone();
     let watched = async {
         match clusters.client(&cluster, &access).await {
             Ok(client) => {
-                follow(client, what, number, heard.clone(), telemetry.clone()).await;
-                "its watch has ended".into()
+                let TooMuch(why) = follow(client, what, true, ear.clone(), telemetry.clone()).await;
+                Input::TooMuch { cluster: cluster.clone(), why: why.into() }
             }
-            Err(error) => Plain(&format!("{error:#}")).to_string(),
+            Err(error) => Input::NoAccess { cluster: cluster.clone(), why: Plain(&format!("{error:#}")).to_string().into() },
         }
     };
     // Whatever one cluster does to us, all others are served.
-    let why = telemetry.caught(watched).await.unwrap_or_else(|why| why);
-    warn!(%source, why, "cannot be watched until the kubeconfig is another");
-    let input = Input::NoAccess { cluster, why: why.into() };
-    // Fails only when the loop has ended.
-    let _ = heard.send(Heard { watch: Some(number), inputs: vec![input] }).await;
+    let caught = telemetry.caught(watched).await;
+    let input = caught.unwrap_or_else(|why| Input::NoAccess { cluster: cluster.clone(), why: why.into() });
+    match &input {
+        Input::NoAccess { why, .. } => warn!(%source, %why, "cannot be watched until the kubeconfig is another"),
+        Input::TooMuch { why, .. } => warn!(%source, %why, "there is more than we take; it is listed again in a while"),
+        _ => {}
+    }
+    ear.hear(vec![input]).await;
     std::future::pending::<()>().await;
 }
 
-async fn follow(client: Client, what: Wanted, number: u64, heard: Sender<Heard>, telemetry: Arc<Telemetry>) {
+/// How what a watch says reaches the loop.
+#[derive(Clone)]
+struct Ear {
+    number: u64,
+    heard: Sender<Heard>,
+    /// For what the loop has not taken yet.
+    room: Arc<Semaphore>,
+}
+
+impl Ear {
+    /// None: the loop has ended.
+    async fn hear(&self, inputs: Vec<Input>) -> Option<()> {
+        let room = self.room.clone().acquire_owned().await.ok()?;
+        self.heard.send(Heard { watch: Some(self.number), inputs, room: Some(room) }).await.ok()
+    }
+}
+
+/// Ends only where there is too much.
+async fn follow(client: Client, what: Wanted, elsewhere: bool, ear: Ear, telemetry: Arc<Telemetry>) -> TooMuch {
     let Wanted { clock, source, served, keep, places } = what;
-    let mut watch = Watch { clock, client, source, served, keep, places, number, heard, telemetry, told: false, polled: false };
+    let (limits, page) = (limits::of(&source), PAGE);
+    let mut watch = Watch {
+        clock,
+        client,
+        source,
+        served,
+        keep,
+        places,
+        elsewhere,
+        ear,
+        limits,
+        page,
+        telemetry,
+        told: false,
+        polled: false,
+    };
     let mut next = Next::List;
     let mut backoff = BACKOFF_MIN;
     loop {
@@ -110,6 +161,10 @@ async fn follow(client: Client, what: Wanted, number: u64, heard: Sender<Heard>,
         next = match done {
             Ok(after) => after,
             Err(error) => {
+                let error = match error.downcast::<TooMuch>() {
+                    Ok(too_much) => return too_much,
+                    Err(error) => error,
+                };
                 watch.report(&error);
                 match next {
                     Next::List => Next::List,
@@ -124,9 +179,15 @@ async fn follow(client: Client, what: Wanted, number: u64, heard: Sender<Heard>,
         if began.elapsed() >= LIVED_FOR {
             backoff = BACKOFF_MIN;
         }
-        tokio::time::sleep(backoff).await;
+        tokio::time::sleep(spread(backoff)).await;
         backoff = (backoff * 2).min(BACKOFF_MAX);
     }
+}
+
+/// Watches that broke together do not all come back in the same moment.
+fn spread(pause: Duration) -> Duration {
+    let chance = RandomState::new().hash_one(()) % 1000;
+    pause.mul_f64(0.5 + chance as f64 / 2000.0)
 }
 
 enum Next {
@@ -143,8 +204,12 @@ struct Watch {
     served: Option<Served>,
     keep: Arc<Keep>,
     places: Arc<Places>,
-    number: u64,
-    heard: Sender<Heard>,
+    /// On a server of others, of which nothing is repeated.
+    elsewhere: bool,
+    ear: Ear,
+    limits: Limits,
+    /// Objects to be asked for at once.
+    page: u32,
     telemetry: Arc<Telemetry>,
     /// The trouble has been logged; its repetitions are not.
     told: bool,
@@ -155,21 +220,18 @@ impl Watch {
     async fn list(&mut self) -> Result<Next> {
         self.input(Input::Listing(self.source.clone())).await?;
         let mut page: Option<String> = None;
-        let mut listed = 0;
+        let mut taken = Taken::default();
+        // What was too large for a slow moment is tried again in the next list.
+        self.page = (self.page * 2).min(PAGE);
         loop {
-            let request = feed::list(&self.source, self.served.as_ref(), &self.places, page.as_deref())?;
-            let began = Instant::now();
-            let answer = timeout(ANSWER_WITHIN, self.whole(request)).await.context("no answer in time");
-            self.telemetry.took("list", began.elapsed());
-            let answer = answer?;
-            let body = match answer? {
+            let body = match self.page(page.as_deref()).await? {
                 Ok(body) => body,
                 // The list took so long that its snapshot is gone: begin again.
                 Err(status) if status.code == 410 && page.is_some() => return Ok(Next::List),
                 Err(status) => return self.refused(&status).await,
             };
             let read = feed::read_page(&self.source, &self.keep, &body).context("the list cannot be read")?;
-            listed += read.inputs.len();
+            taken.page(&self.limits, read.inputs.len(), body.len())?;
             self.inputs(read.inputs).await?;
             match read.next {
                 Some(next) => page = Some(next),
@@ -177,11 +239,31 @@ impl Watch {
                     self.input(Input::Listed(self.source.clone())).await?;
                     self.told = false;
                     if !self.polled {
-                        info!(source = %self.source, objects = listed, "listed");
+                        info!(source = %self.source, objects = taken.objects, "listed");
                     }
                     return Ok(Next::Watch { version: read.version, resumed: false });
                 }
             }
+        }
+    }
+
+    /// What is too large for us, or for a slow link, is asked for again in halves, from where it began.
+    async fn page(&mut self, from: Option<&str>) -> Result<Result<Bytes, ApiStatus>> {
+        loop {
+            let request = feed::list(&self.source, self.served.as_ref(), &self.places, from, self.page)?;
+            let began = Instant::now();
+            let answer = timeout(ANSWER_WITHIN, self.whole(request)).await;
+            self.telemetry.took("list", began.elapsed());
+            let why = match answer {
+                Ok(Err(error)) if error.is::<TooLarge>() => error,
+                Ok(answer) => return answer,
+                Err(_) => anyhow!("no answer in time"),
+            };
+            if self.page <= PAGE_MIN {
+                return Err(why);
+            }
+            self.page = (self.page / 2).max(PAGE_MIN);
+            info!(source = %self.source, %why, page = self.page, "asking for less at once");
         }
     }
 
@@ -264,7 +346,8 @@ impl Watch {
         patience: Duration,
     ) -> Batch {
         let mut batch = Batch { inputs: Vec::new(), newest: None, end: End::Full };
-        while batch.inputs.len() < TOGETHER_MAX {
+        let mut bytes = 0;
+        while batch.inputs.len() < TOGETHER_MAX && bytes < TOGETHER_BYTES_MAX {
             let wait = if batch.inputs.is_empty() { patience } else { DRAINED_AFTER };
             let chunk = match timeout(wait, body.next()).await {
                 Ok(Some(Ok(chunk))) => chunk,
@@ -272,6 +355,7 @@ impl Watch {
                 Err(_) if batch.inputs.is_empty() => return Batch { end: End::Silent, ..batch },
                 Err(_) => return Batch { end: End::Drained, ..batch },
             };
+            bytes += chunk.len();
             buffer.extend_from_slice(&chunk);
             match self.lines(buffer, &mut batch.inputs) {
                 Ok(newest) => batch.newest = newest.or(batch.newest),
@@ -300,9 +384,16 @@ impl Watch {
             }
         }
         buffer.drain(..begin);
-        match buffer.len() > LINE_MAX {
-            true => Err(Trouble::Garbage(anyhow::anyhow!("a line of the watch is longer than {LINE_MAX} bytes"))),
-            false => Ok(newest),
+        match buffer.len() > limits::LINE_MAX {
+            true => {
+                let why = anyhow!("a line of the watch is longer than {} bytes", limits::LINE_MAX);
+                Err(Trouble::Garbage(why))
+            }
+            false => {
+                // A long line is rare, and the room for it is not kept.
+                buffer.shrink_to(TOGETHER_BYTES_MAX);
+                Ok(newest)
+            }
         }
     }
 
@@ -318,37 +409,48 @@ impl Watch {
     }
 
     async fn whole(&self, request: Request<Vec<u8>>) -> Result<Result<Bytes, ApiStatus>> {
-        let response = self.send(request).await?;
-        let code = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
-        Ok(if code.is_success() { Ok(body) } else { Err(api_status(code, &body)) })
+        let (code, body) = self.send(request).await?;
+        match code.is_success() {
+            true => Ok(Ok(body::whole(body, self.limits.page_bytes).await?.map_err(|error| self.why(error))?.into())),
+            false => self.refusal(code, body).await.map(Err),
+        }
     }
 
     async fn open(
         &self,
         request: Request<Vec<u8>>,
     ) -> Result<Result<impl Stream<Item = kube::Result<Bytes>> + Unpin + use<>, ApiStatus>> {
-        let response = self.send(request).await?;
-        let code = response.status();
-        if !code.is_success() {
-            let body = response.into_body().collect().await?.to_bytes();
-            return Ok(Err(api_status(code, &body)));
+        let (code, body) = self.send(request).await?;
+        match code.is_success() {
+            true => Ok(Ok(body.into_data_stream())),
+            false => self.refusal(code, body).await.map(Err),
         }
-        Ok(Ok(response.into_body().into_data_stream()))
     }
 
-    /// What the head of the answer says of the server's clock is heard before anything that is dated by it.
-    async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Body>> {
+    async fn send(&self, request: Request<Vec<u8>>) -> Result<(StatusCode, Body)> {
         let sent_at = self.clock.now().mono;
-        let response = self.client.send(request.map(Body::from)).await?;
+        let response = self.client.send(request.map(Body::from)).await.map_err(|error| self.why(error))?;
         let cluster = match &self.source {
             Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster) => Some(cluster.clone()),
             _ => None,
         };
+        // What the head of the answer says of the server's clock is heard before anything that is dated by it.
         if let Some(dated) = answer::dated(response.headers(), cluster, sent_at) {
             self.input(dated).await?;
         }
-        Ok(response)
+        Ok((response.status(), response.into_body()))
+    }
+
+    async fn refusal(&self, code: StatusCode, body: Body) -> Result<ApiStatus> {
+        let body = body::whole(body, limits::REFUSAL_MAX).await.unwrap_or_else(|_| Ok(Vec::new()));
+        Ok(api_status(code, &body.map_err(|error| self.why(error))?))
+    }
+
+    fn why(&self, error: kube::Error) -> anyhow::Error {
+        match self.elsewhere {
+            true => anyhow!(connect::why(&error)),
+            false => error.into(),
+        }
     }
 
     async fn broken(&self) -> Result<()> {
@@ -360,10 +462,17 @@ impl Watch {
     }
 
     async fn inputs(&self, inputs: Vec<Input>) -> Result<()> {
-        self.heard.send(Heard { watch: Some(self.number), inputs }).await.ok().context("the loop has ended")
+        self.ear.hear(inputs).await.context("the loop has ended")
     }
 
     fn explain(&self, status: &ApiStatus) -> String {
+        if self.elsewhere {
+            return match status.code {
+                403 => "let the user of its kubeconfig list and watch this (403)".into(),
+                401 => "the credentials of its kubeconfig are not accepted (401)".into(),
+                code => StatusCode::from_u16(code).map_or_else(|_| code.to_string(), |code| code.to_string()),
+            };
+        }
         let what_to_do = match (&self.source, status.code) {
             (Source::Checks, 404) => ": apply deploy/crds",
             (_, 403) => ": grant list and watch on it (deploy/rbac.yaml has what is needed)",
@@ -412,6 +521,7 @@ fn whole_line(bytes: &[u8]) -> Option<&[u8]> {
 
 fn api_status(code: StatusCode, body: &[u8]) -> ApiStatus {
     let status: ApiStatus = serde_json::from_slice(body).unwrap_or_default();
+    // Whatever its body says of itself.
     let message = if status.message.is_empty() { code.to_string() } else { status.message };
     ApiStatus { code: code.as_u16(), message, ..status }
 }
@@ -422,6 +532,7 @@ pub mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::connect::Trust;
 
     /// A client whose every request panics in the task that sends it.
     pub fn mistaken() -> Client {
@@ -437,7 +548,7 @@ pub mod tests {
     async fn a_panic_in_the_watch_of_a_workload_cluster_is_a_loss_of_access() {
         let cluster = ClusterKey { namespace: "ns".into(), name: "blue".into() };
         let access = Access("kubeconfig".into());
-        let clusters = Clusters::default();
+        let clusters = Clusters::new(Trust::Anything);
         clusters.keep(&cluster, &access, mistaken());
         let wanted = Wanted {
             clock: Clock::start(),
@@ -452,7 +563,7 @@ pub mod tests {
         let task = tokio::spawn(watch(server, wanted, 7, sender, telemetry.clone()));
         let first = heard.recv().await.expect("it lists first");
         assert!(matches!(&first.inputs[..], [Input::Listing(_)]));
-        let Heard { watch: Some(7), inputs } = heard.recv().await.expect("it lives on") else { panic!("of watch 7") };
+        let Heard { watch: Some(7), inputs, .. } = heard.recv().await.expect("it lives on") else { panic!("of watch 7") };
         let [Input::NoAccess { cluster: lost, why }] = &inputs[..] else { panic!("{inputs:?}") };
         assert_eq!((lost, &**why), (&cluster, "a mistake in this program: on two lines"));
         assert!(telemetry.metrics().contains("resus_task_panics_total 1"));

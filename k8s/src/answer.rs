@@ -80,6 +80,14 @@ fn answer(effect: &Effect, keep: &Keep, response: &Response<Vec<u8>>) -> Answer 
 fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<Fact>> {
     Ok(match effect {
         Effect::Look { .. } => Some(Fact::Node(observe::node(body, keep)?)),
+        Effect::Identify { .. } => {
+            let NameOnly { metadata } = serde_json::from_slice(body)?;
+            // What has none is not what was asked for.
+            if metadata.uid.is_empty() {
+                return Err(serde::de::Error::custom("it has no uid"));
+            }
+            Some(Fact::Identity { uid: metadata.uid.into() })
+        }
         Effect::Status { .. } => Some(Fact::Check(observe::check(body)?)),
         Effect::Discover { api_version } => Some(kinds(api_version, body)?),
         Effect::ServerVersion => Some(server(body)?),

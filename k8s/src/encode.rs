@@ -43,6 +43,7 @@ pub fn encode(effect: &Effect, places: &Places) -> Sendable {
     match effect {
         // A Node of another cluster is asked for there.
         Effect::Look { node, .. } => request(Method::GET, format!("/api/v1/nodes/{}", escape(node)), None),
+        Effect::Identify { .. } => request(Method::GET, "/api/v1/namespaces/kube-system".into(), None),
         Effect::LookMachine { place, dialect } => machines::look(place, *dialect),
         Effect::Create(creation) => create(creation),
         Effect::Delete { key, plural, uid, .. } => {

@@ -9,22 +9,22 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::encode::{Sendable, api_root, escape, leases};
+use crate::limits::{self, TOKEN_MAX};
 use crate::names::{self, Places};
-use crate::observe::{self, ApiStatus, Keep, NameOnly, Names};
+use crate::observe::{self, ApiStatus, AtMost, Keep, NameOnly, Names};
 use crate::signal;
 
-/// Nodes are large: a page of this many keeps the peak of memory low and is still quick.
-const PAGE: u32 = 100;
 /// The server ends a watch after this long. Each end is a moment of doubt, so we ask for a long one.
 const WATCH_SECONDS: u32 = 3600;
 /// Of definitions only the names matter; their schemas are megabytes.
 const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const ONLY_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// `served` is how the API serves the kind of [`Source::Objects`]; the others are well known.
-pub fn list(source: &Source, served: Option<&Served>, places: &Places, page: Option<&str>) -> Sendable {
+/// `served` is how the API serves the kind of [`Source::Objects`]; the others are well known. `page` is where the page begins,
+/// if it is not the first, and `limit` how many objects it may have.
+pub fn list(source: &Source, served: Option<&Served>, places: &Places, page: Option<&str>, limit: u32) -> Sendable {
     let page = page.map(|page| format!("&continue={}", escape(page))).unwrap_or_default();
-    get(format!("{}?limit={PAGE}{}{page}", path(source, served, places), only(source, places)), source, ONLY_METADATA_LIST)
+    get(format!("{}?limit={limit}{}{page}", path(source, served, places), only(source, places)), source, ONLY_METADATA_LIST)
 }
 
 pub fn watch(source: &Source, served: Option<&Served>, places: &Places, version: &str) -> Sendable {
@@ -121,11 +121,19 @@ pub struct Page {
 
 /// `keep`: see [`Keep`].
 pub fn read_page(source: &Source, keep: &Keep, body: &[u8]) -> serde_json::Result<Page> {
+    let page = match source {
+        Source::RemoteNodes(_) | Source::RemoteEtcd(_) => page::<{ limits::REMOTE_PAGE }>(source, keep, body),
+        _ => page::<{ limits::OWN_PAGE }>(source, keep, body),
+    };
+    page.map_err(|error| discreet(source, error))
+}
+
+fn page<const MAX: usize>(source: &Source, keep: &Keep, body: &[u8]) -> serde_json::Result<Page> {
     #[derive(Deserialize)]
-    struct List<'a> {
+    struct List<'a, const MAX: usize> {
         metadata: ListMeta,
         #[serde(borrow, default)]
-        items: Option<Vec<&'a RawValue>>,
+        items: Option<AtMost<&'a RawValue, MAX>>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -135,9 +143,24 @@ pub fn read_page(source: &Source, keep: &Keep, body: &[u8]) -> serde_json::Resul
         #[serde(default, rename = "continue")]
         next: String,
     }
-    let list: List = serde_json::from_slice(body)?;
-    let inputs = list.items.unwrap_or_default().iter().map(|item| seen(source, keep, item.get().as_bytes())).collect();
-    Ok(Page { inputs, version: list.metadata.resource_version, next: Some(list.metadata.next).filter(|next| !next.is_empty()) })
+    let List::<MAX> { metadata, items } = serde_json::from_slice(body)?;
+    let AtMost { items, more } = items.unwrap_or_default();
+    if more || metadata.next.len().max(metadata.resource_version.len()) > TOKEN_MAX {
+        return Err(serde::de::Error::custom("it has more than was asked for"));
+    }
+    let inputs = items.iter().map(|item| seen(source, keep, item.get().as_bytes())).collect();
+    Ok(Page { inputs, version: metadata.resource_version, next: Some(metadata.next).filter(|next| !next.is_empty()) })
+}
+
+/// What is wrong with the JSON of a Secret, or of somebody else's server, is said without repeating any of it.
+fn discreet(source: &Source, error: serde_json::Error) -> serde_json::Error {
+    match source {
+        Source::Access(_) | Source::RemoteNodes(_) | Source::RemoteEtcd(_) => {
+            let (line, column) = (error.line(), error.column());
+            serde::de::Error::custom(format!("it is not what was asked for: look at line {line}, column {column}"))
+        }
+        _ => error,
+    }
 }
 
 /// A line of a watch.
@@ -150,6 +173,10 @@ pub enum Line {
 }
 
 pub fn read_line(source: &Source, keep: &Keep, line: &[u8]) -> serde_json::Result<Line> {
+    read(source, keep, line).map_err(|error| discreet(source, error))
+}
+
+fn read(source: &Source, keep: &Keep, line: &[u8]) -> serde_json::Result<Line> {
     // Nearly all lines are heartbeats of healthy nodes: read in one pass. Whatever is not, is read with more care.
     if matches!(source, Source::Nodes | Source::RemoteNodes(_))
         && let Some(node) = observe::changed_node(line, keep)
@@ -220,6 +247,7 @@ fn seen(source: &Source, keep: &Keep, json: &[u8]) -> Input {
     match fact {
         Ok(fact) => Input::Seen(fact),
         Err(error) => {
+            let error = if matches!(source, Source::Access(_)) { discreet(source, error) } else { error };
             let name = observe::name(json).unwrap_or_else(|_| "?".into());
             Input::Unreadable { source: source.clone(), name, why: Plain(&error.to_string()).to_string().into() }
         }

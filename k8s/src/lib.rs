@@ -7,6 +7,7 @@ pub mod answer;
 pub mod crd;
 pub mod encode;
 pub mod feed;
+pub mod limits;
 pub mod names;
 pub mod observe;
 pub mod quantity;

@@ -62,6 +62,8 @@ pub const NOT_FOR_RULES: [&str; 5] = ["Ready", "Available", "HealthCheckSucceede
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
 pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
+/// On a Cluster, by a person: the uid of the namespace kube-system of the cluster that it is.
+pub const CLUSTER_UID: &str = "resus.dev/cluster-uid";
 /// Asks OpenShift's actuator to power-cycle the Machine.
 pub const POWER_CYCLE: &str = "host.metal3.io/external-remediation";
 /// By which that actuator remembers how far it is.
@@ -77,11 +79,12 @@ pub const POWER_CYCLE_STRATEGY: (&str, &str) = ("machine.openshift.io/remediatio
 pub const MACHINE_CHECK_UID: &str = "resus.dev/machine-health-check";
 
 /// The annotations of Machines, checks, templates and remediations that anybody asks for.
-pub const ANNOTATIONS: [&str; 21] = [
+pub const ANNOTATIONS: [&str; 22] = [
     MACHINE_CHECK_UID,
     PAUSED,
     SKIP_REMEDIATION,
     REMEDIATE_MACHINE,
+    CLUSTER_UID,
     POWER_CYCLE,
     POWER_CYCLING[0],
     POWER_CYCLING[1],

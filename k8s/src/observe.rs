@@ -13,6 +13,7 @@ mod policy;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -33,7 +34,7 @@ use resus_core::repeat::Recent;
 use resus_core::text::{NAME_MAX, Plain, is_name};
 use resus_core::time::Wall;
 use resus_core::upgrade::Detectors;
-use serde::de::{Deserializer, IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, IntoDeserializer as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -41,7 +42,7 @@ use serde_json::value::RawValue;
 pub use self::machine_check::machine_check;
 pub use self::machines::{access, cluster, machine, machine_of_node};
 use crate::crd::nhc::NodeHealthCheckStatus;
-use crate::names;
+use crate::{limits, names};
 
 /// Which annotations of Nodes are kept beside [`names::NODE_ANNOTATIONS`]: those that the admin says mean maintenance.
 #[derive(Clone, Debug, Default)]
@@ -163,12 +164,36 @@ pub fn guard(json: &[u8]) -> serde_json::Result<Fact> {
 
 /// The name of a Pod of etcd, and what the kubelet shows of it. Others can write such Pods too, but not static ones.
 pub fn etcd(json: &[u8]) -> serde_json::Result<(Name, Option<EtcdPod>)> {
+    /// Of a Pod that anybody may have written no more is read than is kept.
+    #[derive(Deserialize)]
+    struct View<'a> {
+        #[serde(borrow)]
+        metadata: Marks<'a>,
+        #[serde(default)]
+        spec: Option<Spec>,
+        #[serde(default)]
+        status: Option<Status>,
+    }
+    #[derive(Deserialize)]
+    struct Marks<'a> {
+        #[serde(borrow, default)]
+        annotations: Option<RawAnnotations<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        node_name: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        conditions: Option<AtMost<ConditionView, { limits::CONDITIONS_MAX }>>,
+    }
     let NameOnly { metadata } = serde_json::from_slice(json)?;
-    let pod: Pod = serde_json::from_slice(json)?;
-    let is_static = pod.metadata.annotations.is_some_and(|own| own.contains_key(names::MIRROR_ANNOTATION));
+    let pod: View = serde_json::from_slice(json)?;
+    let is_static = pod.metadata.annotations.is_some_and(|own| own.0.iter().any(|(key, _)| key == names::MIRROR_ANNOTATION));
     let node = pod.spec.and_then(|spec| spec.node_name).filter(|node| is_static && is_name(node));
     let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
-    let ready = conditions.iter().any(|own| own.type_ == READY && own.status == "True");
+    let ready = conditions.items.iter().any(|own| &*own.kind == READY && own.status == "True");
     Ok((metadata.full_name(), node.map(|node| EtcdPod { node: node.into(), ready })))
 }
 
@@ -311,7 +336,7 @@ struct NodeMeta<'a> {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<IgnoredAny>,
     #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
+    labels: Option<AtMostLabels>,
     #[serde(borrow, default)]
     annotations: Option<RawAnnotations<'a>>,
 }
@@ -323,7 +348,7 @@ struct NodeSpecView {
     #[serde(default, rename = "providerID")]
     provider_id: Option<Box<str>>,
     #[serde(default)]
-    taints: Option<Vec<TaintView>>,
+    taints: Option<AtMost<TaintView, { limits::TAINTS_MAX }>>,
 }
 
 #[derive(Deserialize)]
@@ -338,7 +363,7 @@ struct TaintView {
 #[serde(rename_all = "camelCase")]
 struct NodeStatusView {
     #[serde(default)]
-    conditions: Option<Vec<ConditionView>>,
+    conditions: Option<AtMost<ConditionView, { limits::CONDITIONS_MAX }>>,
     #[serde(default)]
     node_info: NodeInfoView,
 }
@@ -380,25 +405,108 @@ impl NodeView<'_> {
     fn into_facts(self, keep: &Keep) -> serde_json::Result<Node> {
         let NodeView { metadata, spec, status } = self;
         let annotations = metadata.annotations.map_or_else(|| Ok(Vec::new()), |all| all.kept(keep))?;
-        let taints =
-            spec.taints.unwrap_or_default().into_iter().map(|TaintView { key, value, effect }| Taint { key, value, effect });
-        let conditions = status.conditions.unwrap_or_default();
-        Ok(Node {
+        let taints = spec.taints.unwrap_or_default().all("taints")?.into_iter();
+        let conditions = status.conditions.unwrap_or_default().all("conditions")?;
+        let node = Node {
             created_at: metadata.creation_timestamp.map_or(Wall(0), |time| wall(time.0)),
             name: metadata.name.into(),
             uid: metadata.uid,
             version: Version(metadata.resource_version),
-            labels: metadata.labels.unwrap_or_default().into_iter().collect(),
+            labels: metadata.labels.unwrap_or_default().0.all("labels")?.into_iter().collect(),
             annotations: annotations.into(),
             reported_at: conditions.iter().map(ConditionView::reported_at).collect(),
             conditions: conditions.into_iter().map(ConditionView::into_facts).collect(),
-            taints: taints.collect(),
+            taints: taints.map(|TaintView { key, value, effect }| Taint { key, value, effect }).collect(),
             boot_id: status.node_info.boot_id,
             kubelet_version: status.node_info.kubelet_version,
             provider_id: spec.provider_id.as_deref().and_then(ProviderId::new),
             unschedulable: spec.unschedulable,
             deleting: metadata.deletion_timestamp.is_some(),
-        })
+        };
+        match node.weight() > limits::NODE_KEPT_MAX {
+            true => Err(serde::de::Error::custom(format!("it says more than {} bytes", limits::NODE_KEPT_MAX))),
+            false => Ok(node),
+        }
+    }
+}
+
+/// The first of a list; whatever is behind them takes no memory.
+pub struct AtMost<T, const MAX: usize> {
+    pub items: Vec<T>,
+    pub more: bool,
+}
+
+impl<T, const MAX: usize> Default for AtMost<T, MAX> {
+    fn default() -> AtMost<T, MAX> {
+        AtMost { items: Vec::new(), more: false }
+    }
+}
+
+impl<T, const MAX: usize> AtMost<T, MAX> {
+    fn all(self, what: &str) -> serde_json::Result<Vec<T>> {
+        match self.more {
+            true => Err(serde::de::Error::custom(format!("it has more than {MAX} {what}"))),
+            false => Ok(self.items),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<AtMost<T, MAX>, D::Error> {
+        struct List<T, const MAX: usize>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for List<T, MAX> {
+            type Value = AtMost<T, MAX>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<AtMost<T, MAX>, A::Error> {
+                let mut found = AtMost::default();
+                while found.items.len() < MAX {
+                    match list.next_element()? {
+                        Some(item) => found.items.push(item),
+                        None => return Ok(found),
+                    }
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    found.more = true;
+                }
+                Ok(found)
+            }
+        }
+        deserializer.deserialize_seq(List(PhantomData))
+    }
+}
+
+#[derive(Default)]
+struct AtMostLabels(AtMost<(Box<str>, Box<str>), { limits::LABELS_MAX }>);
+
+impl<'de> Deserialize<'de> for AtMostLabels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<AtMostLabels, D::Error> {
+        struct Map;
+        impl<'de> Visitor<'de> for Map {
+            type Value = AtMostLabels;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("labels")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AtMostLabels, A::Error> {
+                let mut found = AtMost::default();
+                while found.items.len() < limits::LABELS_MAX {
+                    match map.next_entry()? {
+                        Some(label) => found.items.push(label),
+                        None => return Ok(AtMostLabels(found)),
+                    }
+                }
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+                    found.more = true;
+                }
+                Ok(AtMostLabels(found))
+            }
+        }
+        deserializer.deserialize_map(Map)
     }
 }
 
@@ -432,6 +540,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawAnnotations<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut all = Vec::new();
                 while let Some((Key(key), value)) = map.next_entry()? {
+                    if all.len() >= limits::ANNOTATIONS_MAX {
+                        return Err(serde::de::Error::custom(format!(
+                            "it has more than {} annotations",
+                            limits::ANNOTATIONS_MAX
+                        )));
+                    }
                     all.push((key, value));
                 }
                 Ok(all)

@@ -306,7 +306,8 @@ fn a_pause_is_whatever_stands_in_the_annotation_as_people_may_see_it() {
     for annotations in [json!({"resus.dev/paused": "no"}), json!({}), Value::Null] {
         assert_eq!(pause(json!({"name": "poison-pill", "annotations": annotations})), None);
     }
-    let request = feed::list(&Source::OwnNamespace, None, &Places::new("resus"), None).expect("it can be sent");
+    let request =
+        feed::list(&Source::OwnNamespace, None, &Places::new("resus"), None, resus_k8s::limits::PAGE).expect("it can be sent");
     assert_eq!(request.uri().to_string(), "/api/v1/namespaces?limit=100&fieldSelector=metadata.name%3Dresus");
 }
 

@@ -134,7 +134,7 @@ fn what_has_not_even_a_name_is_an_error_and_no_panic() {
 
 #[test]
 fn each_is_listed_and_watched_where_it_is() {
-    let path = |signal| feed::list(&Source::Signals(signal), None, &Places::new("resus"), None).unwrap().uri().to_string();
+    let path = |signal| feed::list(&Source::Signals(signal), None, &Places::new("resus"), None, 100).unwrap().uri().to_string();
     assert_eq!(path(Signal::ClusterVersions), "/apis/config.openshift.io/v1/clusterversions?limit=100");
     assert_eq!(path(Signal::Plans), "/apis/upgrade.cattle.io/v1/plans?limit=100");
     assert_eq!(path(Signal::Kured), "/apis/apps/v1/daemonsets?limit=100&fieldSelector=metadata.name%3Dkured");

@@ -112,6 +112,8 @@ pub fn because_word(because: &Because) -> &'static str {
         Because::ClusterPaused { .. } => "because cluster paused",
         Because::ClusterMissing { .. } => "because cluster missing",
         Because::NoAccess { .. } => "because no access",
+        Because::AnotherCluster { .. } => "because another cluster",
+        Because::NoNodeKnown { .. } => "because no node known",
         Because::OutsideRange { .. } => "because outside range",
         Because::NoController => "because no controller",
         Because::PowerCycleAsked => "because power cycle asked",

@@ -11,6 +11,7 @@ use resus_core::input::Input;
 use resus_core::upgrade::Detectors;
 use resus_core::world::STALE_AFTER;
 use resus_k8s::feed::{self, Line};
+use resus_k8s::limits::PAGE;
 use resus_k8s::names::Places;
 use resus_k8s::observe::Keep;
 
@@ -136,7 +137,7 @@ impl Watcher {
         let Ok(page) = feed::read_page(&self.source, keep(), body) else { return self.rest(Next::List, now) };
         moved.inputs.extend(page.inputs);
         match page.next {
-            Some(next) => match feed::list(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), Some(&next)) {
+            Some(next) => match feed::list(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), Some(&next), PAGE) {
                 Ok(request) => moved.ask = Some(request),
                 Err(_) => self.rest(Next::List, now),
             },
@@ -221,7 +222,7 @@ impl Watcher {
         match next {
             Next::List => {
                 moved.inputs.push(Input::Listing(self.source.clone()));
-                moved.ask = feed::list(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), None).ok();
+                moved.ask = feed::list(&self.source, self.served.as_ref(), &Places::new(NAMESPACE), None, PAGE).ok();
                 self.state = State::Listing;
             }
             Next::Watch { version, resumed } => {

@@ -112,12 +112,8 @@ impl Simulation {
             Ok(request) => request,
             Err(error) => return self.tell(replica, answer::unsent(&effect, &error.to_string())),
         };
-        let server = match &*effect {
-            Effect::Look { cluster: Some(cluster), .. } => {
-                self.replicas[replica].process.as_ref().and_then(|process| process.server(cluster))
-            }
-            _ => None,
-        };
+        let process = self.replicas[replica].process.as_ref();
+        let server = effect.cluster().zip(process).and_then(|(cluster, process)| process.server(cluster));
         let sent = Sent { request, server, effect: Some((*effect).clone()), intent, patience: TIMEOUT };
         let call = self.send(replica, sent);
         if let Some(process) = &mut self.replicas[replica].process {
@@ -265,6 +261,7 @@ impl Simulation {
             // A Lease is renewed while its remediation lasts.
             Effect::Look { .. }
             | Effect::LookMachine { .. }
+            | Effect::Identify { .. }
             | Effect::Fetch { .. }
             | Effect::FindMachine { .. }
             | Effect::Read { .. }

@@ -77,7 +77,8 @@ async fn nothing_starts_while_the_clocks_differ() {
     let _controller = stage.controller("controller", &kubeconfig);
     let is_told = |status: &Value| {
         let told = condition(status, "RemediationAllowed");
-        told["reason"] == "ClockDiffers" && told["message"].as_str().is_some_and(|text| text.contains("ahead of that of the API server"))
+        told["reason"] == "ClockDiffers"
+            && told["message"].as_str().is_some_and(|text| text.contains("ahead of that of the API server"))
     };
     stage.until_status("workers", "the clocks differ", is_told).await;
     stage.stays(&[]).await;

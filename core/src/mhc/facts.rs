@@ -120,6 +120,8 @@ impl fmt::Display for ClusterKey {
 pub struct Cluster {
     pub key: ClusterKey,
     pub uid: Name,
+    /// Annotation `resus.dev/cluster-uid`: a person says which cluster this is.
+    pub identity: Option<Name>,
     pub paused: bool,
     /// Since when, if it is. Where the API says that it is, but not since when: since the Cluster was created.
     pub control_plane_initialized_at: Option<Wall>,

@@ -1,15 +1,17 @@
 //! What do we know of all machines, together?
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::effect::EffectKey;
 use crate::etcd::Etcd;
-use crate::facts::{Condition, Invalid, Name, Object, ObjectKey, Source};
-use crate::health::Known;
+use crate::facts::{Condition, Invalid, Name, Node, Object, ObjectKey, Source};
+use crate::health::{self, Known, News};
 use crate::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, Machine, MachineCheck, Place};
+use crate::mhc::identity::{Found, Identity, State};
 use crate::nhc::Event;
 use crate::reasons;
-use crate::time::{Clock, Mono, Wall};
+use crate::time::{Clock, Mono, Now, Wall};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fleet {
@@ -21,6 +23,9 @@ pub struct Fleet {
     pub no_access: BTreeMap<ClusterKey, Name>,
     /// Clusters whose Secret we may not read. What was read before stays, and nothing starts on it.
     pub forbidden: BTreeSet<ClusterKey>,
+    /// Clusters whose server sent more than we take.
+    pub overflows: BTreeMap<ClusterKey, Overflow>,
+    pub identities: BTreeMap<ClusterKey, Identity>,
     pub regions: BTreeMap<ClusterKey, Region>,
     /// Conditions that are dated into the future, or not at all, by their type: as they stand there, and when that was
     /// first seen.
@@ -50,15 +55,78 @@ pub struct Region {
     pub etcd: Etcd,
     /// Its server's, compared with that of our own server.
     pub clock: Clock,
+    /// Bytes that its Nodes take, about.
+    weight: usize,
 }
 
+/// More than we take was sent, and all of it was forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Overflow {
+    pub why: Name,
+    /// Nothing is asked for before.
+    pub again_at: Mono,
+}
+
+/// Who has sent too much is asked again after this: somebody has to do something about it first.
+pub const TOO_MUCH_AGAIN: Duration = Duration::from_secs(300);
+/// Twice the nodes that Kubernetes supports in one cluster.
+pub const REGION_NODES_MAX: usize = 10_000;
+/// Five thousand Nodes take eight MiB; and one cluster must not take the memory from all others.
+pub const REGION_WEIGHT_MAX: usize = 16 << 20;
+/// A cluster has at most a handful, and those of the last hour are remembered.
+pub const REGION_ETCD_MAX: usize = 100;
+
 impl Region {
+    /// As [`health::take_in`].
+    pub fn take_in(&mut self, node: Node, news: News, now: Now) -> Option<Option<Known>> {
+        let (name, after) = (node.name.clone(), node.weight());
+        let freed = self.unreadable.remove(&name).map_or(0, |why| weight(&name, &why));
+        self.weight -= freed;
+        let before = health::take_in(&mut self.nodes, node, news, &self.clock, now)?;
+        self.weight = self.weight + after - before.as_ref().map_or(0, |known| known.node.weight());
+        Some(before)
+    }
+
+    /// False if that was known.
+    pub fn cannot_read(&mut self, name: &Name, why: Name) -> bool {
+        match self.nodes.get_mut(name) {
+            Some(known) => known.unreadable.replace(why).is_none(),
+            None => {
+                self.weight += weight(name, &why);
+                let before = self.unreadable.insert(name.clone(), why);
+                self.weight -= before.as_ref().map_or(0, |why| weight(name, why));
+                before.is_none()
+            }
+        }
+    }
+
     pub fn node_gone(&mut self, name: &Name, now: Mono) -> bool {
-        self.unreadable.remove(name);
+        self.weight -= self.unreadable.remove(name).map_or(0, |why| weight(name, &why));
         let known = self.nodes.remove(name);
+        self.weight -= known.as_ref().map_or(0, |known| known.node.weight());
         known.iter().for_each(|known| self.etcd.node_left(&known.node, now));
         known.is_some()
     }
+
+    pub fn weight(&self) -> usize {
+        self.weight
+    }
+
+    /// Is it more than one cluster may have?
+    fn too_much(&self) -> Option<String> {
+        let nodes = self.nodes.len() + self.unreadable.len();
+        match () {
+            () if nodes > REGION_NODES_MAX => Some(format!("there are more than {REGION_NODES_MAX} of them")),
+            () if self.weight > REGION_WEIGHT_MAX => Some(format!("they take more than {} MiB", REGION_WEIGHT_MAX >> 20)),
+            () if self.etcd.len() > REGION_ETCD_MAX => Some(format!("there are more than {REGION_ETCD_MAX} Pods of etcd")),
+            () => None,
+        }
+    }
+}
+
+/// What cannot be read has but a name and a reason; the rest is what a map takes for them.
+fn weight(name: &Name, why: &Name) -> usize {
+    name.len() + why.len() + 4 * size_of::<Name>()
 }
 
 /// Above this many events that could not be written the oldest are forgotten: they are for people, and nobody reads more.
@@ -103,6 +171,49 @@ impl Fleet {
 
     pub fn region(&self, cluster: &ClusterKey) -> Option<&Region> {
         self.regions.get(cluster)
+    }
+
+    /// Is what its server sends taken in at all?
+    pub fn is_taken(&self, cluster: &ClusterKey, now: Mono) -> bool {
+        self.overflows.get(cluster).is_none_or(|overflow| overflow.again_at <= now)
+    }
+
+    pub fn too_much(&self, cluster: &ClusterKey) -> Option<String> {
+        self.regions.get(cluster).and_then(Region::too_much)
+    }
+
+    /// Since when is it not known which cluster it is?
+    pub fn asked_since(&self, cluster: &ClusterKey) -> Option<Mono> {
+        match self.identities.get(cluster)?.state {
+            State::Asking { since, .. } => Some(since),
+            State::Same { .. } | State::Hidden | State::Doubted { .. } => None,
+        }
+    }
+
+    /// It may have become another since it was asked last.
+    pub fn may_change(&mut self, cluster: &ClusterKey, now: Mono) {
+        if let Some(cluster) = self.clusters.get(cluster) {
+            self.identities.entry(cluster.key.clone()).or_insert_with(|| Identity::new(cluster, now)).may_change(now);
+        }
+    }
+
+    pub fn cluster_seen(&mut self, cluster: Cluster, now: Mono) -> bool {
+        if let Some(identity) = self.identities.get_mut(&cluster.key) {
+            identity.cluster_seen(&cluster, now);
+        }
+        self.clusters.insert(cluster.key.clone(), cluster.clone()).is_none_or(|before| before != cluster)
+    }
+
+    pub fn cluster_gone(&mut self, cluster: &ClusterKey) -> bool {
+        self.identities.remove(cluster);
+        self.clusters.remove(cluster).is_some()
+    }
+
+    /// Its server has said who it is, or that it does not say.
+    pub fn identified(&mut self, key: &ClusterKey, found: Found, sent_at: Mono, now: Mono) {
+        let Some(cluster) = self.clusters.get(key) else { return };
+        let identity = self.identities.entry(key.clone()).or_insert_with(|| Identity::new(cluster, sent_at));
+        identity.answered(cluster, found, sent_at, now);
     }
 
     /// A request was sent; this is to be told if it is carried out.
@@ -185,7 +296,12 @@ impl Fleet {
             _ if unseen.is_empty() => {}
             Source::MachineChecks(dialect) => self.checks.retain(|place, _| !gone(dialect.flavour(), place)),
             Source::Machines(dialect) => self.machines.retain(|place, _| !gone(dialect.flavour(), place)),
-            Source::Clusters(_) => self.clusters.retain(|key, _| !unseen.contains(&cluster_name(key))),
+            Source::Clusters(_) => {
+                let gone = self.clusters.keys().filter(|key| unseen.contains(&cluster_name(key))).cloned().collect::<Vec<_>>();
+                gone.iter().for_each(|key| {
+                    self.cluster_gone(key);
+                });
+            }
             Source::Access(cluster) => {
                 self.access.remove(cluster);
                 self.no_access.remove(cluster);

@@ -6,5 +6,6 @@
 pub mod budget;
 pub mod facts;
 pub mod fleet;
+pub mod identity;
 pub mod judge;
 pub mod status;

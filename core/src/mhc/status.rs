@@ -256,6 +256,8 @@ fn reason_of(because: &Because) -> &'static str {
         Because::ClusterMissing { .. } => reasons::CLUSTER_MISSING,
         Because::NoAccess { .. } => reasons::CLUSTER_UNREACHABLE,
         Because::ClockDiffers { .. } => reasons::CLOCK_DIFFERS,
+        Because::AnotherCluster { .. } => reasons::ANOTHER_CLUSTER,
+        Because::NoNodeKnown { .. } => reasons::NO_NODE_KNOWN,
         Because::ForeignController { .. } => reasons::FOREIGN_CONTROLLER,
         Because::TemplateMissing { .. }
         | Because::TemplateInvalid { .. }

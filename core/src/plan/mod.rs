@@ -45,6 +45,8 @@ pub struct Plan {
     pub strays: Vec<(Source, Name)>,
     /// Checks under which nothing starts now, each with the word for why; see [`Because::word`].
     pub shut: BTreeMap<Name, &'static str>,
+    /// Clusters of which we may not ask who they are.
+    pub unidentified: Vec<ClusterKey>,
     pub leads: bool,
     /// Nothing but the lease may be sent from then on.
     pub leads_until: Option<Mono>,

@@ -7,9 +7,10 @@ use super::{MachineOfNode, STALE_AFTER, World};
 use crate::default_check::DefaultCheck;
 use crate::effect::EffectKey;
 use crate::facts::{Name, Node, ObjectKey, Signal, Source};
-use crate::health::{News, take_in};
+use crate::health::News;
 use crate::input::{Answer, Fact};
 use crate::mhc::facts::{ClusterKey, MACHINE_KIND, Machine, Style};
+use crate::mhc::identity::Found;
 use crate::pause::NAMESPACE_KIND;
 use crate::time::{Mono, Now};
 use crate::upgrade::Off;
@@ -31,6 +32,17 @@ impl World {
             }
             (EffectKey::Look(cluster, name), Answer::Missing) => self.looked(cluster, name, None, sent_at, now),
             (EffectKey::Look(..), _) => {}
+            (EffectKey::Identify(cluster), answer) => {
+                let found = match answer {
+                    Answer::Done(Some(Fact::Identity { uid })) => Found::Uid(uid),
+                    Answer::Missing => Found::Missing,
+                    Answer::Refused { forbidden: true, .. } => Found::Forbidden,
+                    Answer::Done(_) | Answer::Exists | Answer::Conflict | Answer::Refused { .. } | Answer::Unsure { .. } => {
+                        return true;
+                    }
+                };
+                self.fleet.identified(&cluster, found, sent_at, now.mono);
+            }
             (EffectKey::LookMachine(place), Answer::Done(Some(Fact::Machine(machine)))) => {
                 if self.fleet.machines.contains_key(&place) {
                     let listing = self.is_listing(&Source::Machines(machine.dialect));
@@ -195,7 +207,7 @@ impl World {
             }
             (Some(node), Some(cluster)) => {
                 if let Some(region) = self.fleet.regions.get_mut(cluster).filter(|region| region.nodes.contains_key(&name)) {
-                    take_in(&mut region.nodes, node, news, &region.clock, now);
+                    region.take_in(node, news, now);
                 }
             }
             (Some(_), None) | (None, _) => {}

@@ -11,7 +11,7 @@ use crate::flight::FORGET_AFTER;
 use crate::health::{News, take_in};
 use crate::input::{Fact, Gone};
 use crate::mhc::facts::{ClusterKey, Flavour, Machine, MachineCheck};
-use crate::mhc::fleet::cluster_name;
+use crate::mhc::fleet::{Overflow, TOO_MUCH_AGAIN, cluster_name};
 use crate::rival::{self, Rivals};
 use crate::time::{Mono, Now};
 use crate::upgrade::Off;
@@ -61,6 +61,9 @@ impl World {
             | Source::RemoteEtcd(_) => self.fleet.names(&source),
         };
         unseen.extend(self.strays.get(&source).into_iter().flatten().cloned());
+        if let Source::RemoteNodes(cluster) = &source {
+            self.fleet.may_change(cluster, now.mono);
+        }
         let feed = self.feeds.entry(source).or_insert(Feed {
             synced: false,
             broken: false,
@@ -114,6 +117,9 @@ impl World {
                 // A cluster without Nodes has been heard of, too.
                 self.fleet.regions.entry(cluster.clone()).or_default();
                 self.fleet.drop_unseen(source, &unseen, now.mono);
+                if self.fleet.is_taken(cluster, now.mono) {
+                    self.fleet.overflows.remove(cluster);
+                }
             }
             Source::Access(cluster) => {
                 self.fleet.forbidden.remove(cluster);
@@ -167,7 +173,7 @@ impl World {
             Fact::Machine(machine) => self.machine_seen(machine, now),
             Fact::Cluster(dialect, cluster) => {
                 self.mark_seen(&Source::Clusters(dialect), &cluster_name(&cluster.key));
-                self.fleet.clusters.insert(cluster.key.clone(), cluster.clone()).is_none_or(|before| before != cluster)
+                self.fleet.cluster_seen(cluster, now.mono)
             }
             Fact::Access { cluster, access } => {
                 self.mark_seen(&Source::Access(cluster.clone()), &cluster_name(&cluster));
@@ -178,6 +184,8 @@ impl World {
                     self.forget(&Source::RemoteEtcd(cluster.clone()), now.mono);
                     self.looks.retain(|(own, _), _| own.as_ref() != Some(&cluster));
                     self.fleet.no_access.remove(&cluster);
+                    self.fleet.overflows.remove(&cluster);
+                    self.fleet.may_change(&cluster, now.mono);
                     self.fleet.access.insert(cluster, access);
                 }
                 changed
@@ -185,9 +193,14 @@ impl World {
             Fact::RemoteNode(cluster, node) => self.remote_node_seen(cluster, node, now),
             Fact::RemoteEtcd { cluster, pod, says } => {
                 self.mark_seen(&Source::RemoteEtcd(cluster.clone()), &pod);
-                let region = self.fleet.regions.entry(cluster).or_default();
-                region.etcd.seen(pod, says, &region.nodes, now.mono)
+                if !self.fleet.is_taken(&cluster, now.mono) {
+                    return false;
+                }
+                let region = self.fleet.regions.entry(cluster.clone()).or_default();
+                region.etcd.seen(pod, says, &region.nodes, now.mono) | self.overflows(cluster, now)
             }
+            // Of which cluster only the answer knows.
+            Fact::Identity { .. } => false,
             Fact::Kinds { api_version, served } => self.kinds_found(api_version, served, now.mono),
             Fact::Signal { signal, name, says } => self.signal_seen(signal, name, says, now),
             Fact::Whole { key, uid, json } => self.wholes.insert(key, (uid, json)).is_none(),
@@ -273,14 +286,34 @@ impl World {
     fn remote_node_seen(&mut self, cluster: ClusterKey, node: Node, now: Now) -> bool {
         let source = Source::RemoteNodes(cluster.clone());
         self.mark_seen(&source, &node.name);
+        if !self.fleet.is_taken(&cluster, now.mono) {
+            return false;
+        }
         let news = self.news(&source, now.mono);
-        let region = self.fleet.regions.entry(cluster).or_default();
-        region.unreadable.remove(&node.name);
+        let region = self.fleet.regions.entry(cluster.clone()).or_default();
         let is_control_plane = node.is_control_plane();
-        let Some(before) = take_in(&mut region.nodes, node, news, &region.clock, now) else { return false };
+        let Some(before) = region.take_in(node, news, now) else { return false };
         if let Some(before) = before.filter(|_| !is_control_plane) {
             region.etcd.node_left(&before.node, now.mono);
         }
+        self.overflows(cluster, now);
+        true
+    }
+
+    /// What a Cluster has sent may be more than we take.
+    fn overflows(&mut self, cluster: ClusterKey, now: Now) -> bool {
+        match self.fleet.too_much(&cluster) {
+            Some(why) => self.too_much(cluster, why.into(), now),
+            None => false,
+        }
+    }
+
+    /// What was taken in is forgotten: it is not the whole, and the others need the room.
+    pub(super) fn too_much(&mut self, cluster: ClusterKey, why: Name, now: Now) -> bool {
+        self.forget(&Source::RemoteNodes(cluster.clone()), now.mono);
+        self.forget(&Source::RemoteEtcd(cluster.clone()), now.mono);
+        self.looks.retain(|(own, _), _| own.as_ref() != Some(&cluster));
+        self.fleet.overflows.insert(cluster, Overflow { why, again_at: now.mono.after(TOO_MUCH_AGAIN) });
         true
     }
 
@@ -486,7 +519,7 @@ impl World {
             }
             Gone::Cluster(dialect, key) => {
                 self.heard(&Source::Clusters(dialect), now);
-                self.fleet.clusters.remove(&key).is_some()
+                self.fleet.cluster_gone(&key)
             }
             Gone::Access(cluster) => {
                 self.heard(&Source::Access(cluster.clone()), now);
@@ -614,12 +647,10 @@ impl World {
                 let access = Err(Invalid(why));
                 self.fleet.access.insert(cluster.clone(), access.clone()).is_none_or(|before| before != access)
             }
+            Source::RemoteNodes(cluster) if !self.fleet.is_taken(cluster, now.mono) => false,
             Source::RemoteNodes(cluster) => {
                 let region = self.fleet.regions.entry(cluster.clone()).or_default();
-                match region.nodes.get_mut(name) {
-                    Some(known) => known.unreadable.replace(why).is_none(),
-                    None => region.unreadable.insert(name.clone(), why).is_none(),
-                }
+                region.cannot_read(name, why) | self.overflows(cluster.clone(), now)
             }
             // Somebody says something that we do not understand: in doubt, nothing starts.
             Source::Signals(signal) if !self.is_signal(*signal, name) => self.stray_seen(source.clone(), name.clone()),

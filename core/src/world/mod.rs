@@ -217,7 +217,12 @@ impl World {
                 self.heard(&source, now) || was_polled
             }
             Input::Polled(source) => self.polled.insert(source),
-            Input::Broken(source) => self.broken(&source, now.mono),
+            Input::Broken(source) => {
+                if let Source::RemoteNodes(cluster) = &source {
+                    self.fleet.may_change(cluster, now.mono);
+                }
+                self.broken(&source, now.mono)
+            }
             Input::NotServed(source) => self.not_served(&source, now.mono),
             Input::Forbidden(source) => self.forbidden(&source, now.mono),
             Input::Stopped(source) => self.forget(&source, now.mono),
@@ -225,6 +230,7 @@ impl World {
             Input::NoAccess { cluster, why } => {
                 self.fleet.no_access.insert(cluster, why.clone()).is_none_or(|before| before != why)
             }
+            Input::TooMuch { cluster, why } => self.too_much(cluster, why, now),
             Input::Answered(key, answer) => self.answered(key, answer, now),
             Input::LeaseAnswered(answer) => {
                 self.election.answered(answer, now.mono);
@@ -288,6 +294,7 @@ impl World {
             }
             Effect::Look { .. }
             | Effect::LookMachine { .. }
+            | Effect::Identify { .. }
             | Effect::Read { .. }
             | Effect::Fetch { .. }
             | Effect::FindMachine { .. }
@@ -429,6 +436,14 @@ impl World {
     /// How often somebody else removed this object, and when it may be created again.
     pub fn removed_by_others(&self, key: &ObjectKey) -> Option<(u32, Mono)> {
         self.removals.get(key).map(|(times, at)| (*times, at.after(backoff(*times))))
+    }
+
+    /// Is it known that a Node of this Cluster cannot be read?
+    pub fn is_unreadable(&self, cluster: &ClusterKey, node: &str) -> bool {
+        let region = self.fleet.region(cluster);
+        region.is_some_and(|own| {
+            own.unreadable.contains_key(node) || own.nodes.get(node).is_some_and(|known| known.unreadable.is_some())
+        })
     }
 
     pub fn unreadable_node(&self, node: &str) -> Option<&Name> {

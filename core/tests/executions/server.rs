@@ -106,7 +106,8 @@ impl Cluster {
                 self.check_changed();
                 Answer::Done(Some(Fact::Check(self.check.clone())))
             }
-            Effect::LookMachine { .. }
+            Effect::Identify { .. }
+            | Effect::LookMachine { .. }
             | Effect::Sign(_)
             | Effect::PowerCycle { .. }
             | Effect::DeleteMachine { .. }

@@ -21,6 +21,7 @@ pub fn up(key: &ClusterKey) -> Cluster {
     Cluster {
         key: key.clone(),
         uid: format!("uid-{}", key.name).into(),
+        identity: None,
         paused: false,
         control_plane_initialized_at: Some(Wall(EPOCH)),
         infrastructure_ready_at: Some(Wall(EPOCH)),

@@ -3,6 +3,7 @@
 mod clusters;
 mod etcd;
 mod facts;
+mod identity;
 mod model;
 mod openshift;
 mod overlap;

@@ -47,6 +47,8 @@ pub struct Fleet {
     pub rivals: BTreeMap<Name, RivalLease>,
     /// Clusters that take requests and answer none.
     pub hanging: BTreeSet<ClusterKey>,
+    /// What is answered to the question which cluster it is, where it is not always the same.
+    pub identities: BTreeMap<ClusterKey, Answer>,
     /// Creations are refused.
     pub refuses: bool,
     /// Finalizers keep what is deleted.
@@ -82,6 +84,7 @@ impl Fleet {
             own_namespace: None,
             rivals: BTreeMap::new(),
             hanging: BTreeSet::new(),
+            identities: BTreeMap::new(),
             refuses: false,
             hold_deletions: false,
             drops_new: false,
@@ -244,7 +247,12 @@ impl Fleet {
         }
         if !matches!(
             effect,
-            Effect::Emit(_) | Effect::Discover { .. } | Effect::ServerVersion | Effect::Look { .. } | Effect::LookMachine { .. }
+            Effect::Emit(_)
+                | Effect::Discover { .. }
+                | Effect::ServerVersion
+                | Effect::Look { .. }
+                | Effect::LookMachine { .. }
+                | Effect::Identify { .. }
         ) {
             self.written.push(format!("{:?}", effect.key()));
         }
@@ -259,6 +267,11 @@ impl Fleet {
             Effect::Look { cluster, node } => match self.nodes.get(cluster).and_then(|nodes| nodes.get(node)) {
                 Some(node) => Answer::Done(Some(Fact::Node(node.clone()))),
                 None => Answer::Missing,
+            },
+            Effect::Identify { cluster } if self.hanging.contains(cluster) => Answer::Unsure { why: "no answer in time".into() },
+            Effect::Identify { cluster } => match &self.identities.get(cluster) {
+                None => Answer::Done(Some(Fact::Identity { uid: format!("uid-of-{}", cluster.name).into() })),
+                Some(answer) => (*answer).clone(),
             },
             Effect::LookMachine { place, .. } => match self.machines.get(&place.name) {
                 Some(machine) => Answer::Done(Some(Fact::Machine(machine.clone()))),

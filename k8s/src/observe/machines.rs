@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use resus_core::facts::{ProviderId, Version};
 use resus_core::input::Fact;
 use resus_core::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Flavour, Machine, Marks, Place};
-use resus_core::text::{Plain, is_name};
+use resus_core::text::{NAME_MAX, Plain, is_name};
 use resus_core::time::Wall;
 use serde::Deserialize;
 use serde_json::Value;
@@ -163,6 +163,7 @@ pub fn cluster(json: &[u8], dialect: Dialect) -> serde_json::Result<Cluster> {
     let Place { namespace, name, .. } = place(&metadata, dialect);
     Ok(Cluster {
         key: ClusterKey { namespace, name },
+        identity: metadata.annotation(names::CLUSTER_UID).filter(|uid| (1..=NAME_MAX).contains(&uid.len())).map(Into::into),
         uid: metadata.uid.as_str().into(),
         paused: spec.and_then(|spec| spec.paused).unwrap_or(false),
         control_plane_initialized_at: gate(&status, dialect, ("ControlPlaneInitialized", "controlPlaneInitialized"), created_at)?,

@@ -60,7 +60,7 @@ fn what_is_too_long_for_an_address_is_an_error() {
     let places = Places::new("resus");
     let too_long = |made: Result<Request<Vec<u8>>, Unsendable>| matches!(made, Err(Unsendable::Address(_)));
     assert!(too_long(feed::watch(&Source::Nodes, None, &places, &long)));
-    assert!(too_long(feed::list(&Source::Nodes, None, &places, Some(&long))));
+    assert!(too_long(feed::list(&Source::Nodes, None, &places, Some(&long), 100)));
     let look = |node: &str| Effect::Look { cluster: None, node: node.into() };
     let find = |name: &str| Effect::FindMachine { node: "n".into(), namespace: "default".into(), name: name.into() };
     let discover = |version: &str| Effect::Discover { api_version: version.into() };

@@ -54,7 +54,7 @@ fn every_source_has_its_path() {
             "/apis/coordination.k8s.io/v1/leases?limit=100&fieldSelector=metadata.name%3Dcluster-api-provider-healthcheck-leader",
         ),
     ] {
-        let request = feed::list(&source, None, &Places::new("resus"), None).unwrap();
+        let request = feed::list(&source, None, &Places::new("resus"), None, 100).unwrap();
         assert_eq!(request.uri().to_string(), uri, "{source}");
     }
 }

@@ -11,6 +11,7 @@ use kube::Client;
 use kube::client::Body;
 use resus_core::facts::{CHECK_KIND, Invalid};
 use resus_core::mhc::facts::{Dialect, Flavour, MACHINE_CHECK_KIND};
+use resus_driver::connect::Trust;
 use resus_driver::proxy;
 use resus_k8s::{names, observe};
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ impl Check {
         }
         let config = configuration(kubeconfig, context).await?;
         let namespace = config.default_namespace.clone();
-        let server = Server { client: proxy::client(config)?, namespace };
+        let server = Server { client: proxy::client(config, Trust::Anything)?, namespace };
         match (files.is_empty(), rewrite) {
             (true, true) => print_rewritten(&server.annotated().await?),
             (true, false) => server.list_annotated().await,

@@ -14,6 +14,7 @@ use kube::{Client, Config};
 use resus_core::facts::{Claim, DEFAULT_NAMESPACE, Limit};
 use resus_core::lease::Timing;
 use resus_core::rival::{Homes, KURED_NAMESPACES, RIVAL_NAMESPACES};
+use resus_driver::connect::Trust;
 use resus_driver::home::Home;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
@@ -76,6 +77,11 @@ pub struct Controller {
     /// there, its checks are left to it. Comma-separated; our own namespace counts in any case.
     #[arg(long, value_name = "LIST", default_values = RIVAL_NAMESPACES, value_delimiter = ',', value_parser = namespace)]
     rival_namespaces: Vec<String>,
+    /// Use kubeconfigs of workload clusters also where they skip the verification of TLS, name http://, a proxy or a server
+    /// without a scheme, or lead to loopback and link-local addresses. Whoever may write their Secrets can then have this
+    /// process send requests there. Loopback is always fine where our own API server is on loopback.
+    #[arg(long)]
+    allow_insecure_workload_clusters: bool,
 
     #[command(flatten)]
     upgrades: Upgrades,
@@ -141,6 +147,7 @@ impl Controller {
             nhc,
             mhc,
             short_circuit_at_limit,
+            allow_insecure_workload_clusters,
             default_check,
             rival_namespaces,
             upgrades,
@@ -187,7 +194,8 @@ impl Controller {
         let named = |list: Vec<String>| list.into_iter().chain([namespace.clone()]).map(Into::into).collect();
         let homes = Homes { rivals: named(rival_namespaces), kured: named(kured_namespaces) };
         let places = Places { own: namespace, node_leases: lease_namespace };
-        let settings = Settings { places, identity, timing, claim, machine_claim, detectors, homes, limit, default_check };
+        let trust = clusters::trust(&server, allow_insecure_workload_clusters);
+        let settings = Settings { places, identity, timing, claim, machine_claim, detectors, homes, limit, trust, default_check };
         tokio::select! {
             done = pump::run(home.client(), settings, telemetry.clone(), asked_to_stop()?) => done,
             ended = home.tend() => ended,
@@ -206,7 +214,7 @@ async fn first_to_end<T>(all: impl Iterator<Item = impl Future<Output = T> + Sen
 }
 
 pub async fn connect(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Client> {
-    proxy::client(configuration(kubeconfig, context).await?)
+    proxy::client(configuration(kubeconfig, context).await?, Trust::Anything)
 }
 
 pub async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Config> {

@@ -2,9 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::Request;
 use resus_core::mhc::facts::Dialect;
 use resus_sim::clock::{MINUTE, SECOND};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::check::Check;
 use crate::story::{BLUE, CLUSTER_API, FLEET, HERE, POOL, Story, WORKERS};
@@ -144,11 +145,21 @@ fn a_kubeconfig_that_cannot_be_used_is_told_and_another_is_taken_up_at_once() {
 
 /// Certificates and addresses change; what was known of the nodes is read anew from the new server.
 #[test]
-fn a_kubeconfig_that_names_another_server_is_followed() {
+fn a_kubeconfig_that_names_another_cluster_is_followed_when_a_person_says_so() {
     let mut story = Story::with(Dialect::V1beta2, 3, &Check::default());
     story.simulation.add_cluster("green");
     (0..3).for_each(|n| story.add_node("green", &format!("n{n}")));
     story.write_access(BLUE, &json!({"value": STANDARD.encode("green")}));
+    story.run(MINUTE);
+    assert_eq!(story.condition(WORKERS, "RemediationAllowed").as_deref(), Some("False AnotherCluster"));
+    story.ready("green", "n2", "False");
+    story.run(10 * MINUTE);
+    assert_eq!(story.asked(), NOBODY, "nobody has said that it is the right one");
+    story.ready("green", "n2", "True");
+    let namespace = Request::get("/api/v1/namespaces/kube-system").body(Vec::new()).expect("it is a request");
+    let namespace: Value = serde_json::from_slice(story.simulation.ask_remote("green", namespace).body()).expect("it is JSON");
+    let annotations = json!({"resus.dev/cluster-uid": namespace["metadata"]["uid"]});
+    story.patch(&format!("{}/{BLUE}", story.path("clusters")), &json!({"metadata": {"annotations": annotations}}));
     story.run(5 * SECOND);
     story.breaks("n1");
     story.run(10 * MINUTE);

@@ -12,7 +12,9 @@ use crate::health::Known;
 use crate::mhc::facts::{
     CLUSTER_KIND, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, MACHINE_KIND, Machine, MachineCheck, Repair,
 };
+use crate::mhc::identity::State;
 use crate::plan::Draft;
+use crate::time::Mono;
 use crate::world::World;
 
 impl Draft<'_> {
@@ -81,7 +83,7 @@ impl Draft<'_> {
             false => machine.node.as_ref().is_some_and(is_host),
         };
         let mut machines = self.world.fleet.machines_in(check.place.flavour, &check.place.namespace);
-        machines.any(|machine| concerns(machine) && is_target(machine, check, policy))
+        machines.any(|machine| concerns(machine) && is_target(self.world, machine, check, policy))
     }
 
     fn watch_cluster(&mut self, check: &MachineCheck) {
@@ -95,7 +97,11 @@ impl Draft<'_> {
         if !matches!(self.world.fleet.access.get(&key), Some(Ok(_))) {
             return;
         }
+        if let Some(again_at) = self.is_left_alone_until(&key) {
+            return self.wake(Some(again_at));
+        }
         self.plan.watches.insert(Source::RemoteNodes(key.clone()));
+        self.identify(&key);
         let region = self.world.fleet.region(&key);
         let needs_etcd = match region {
             Some(region) => self.needs_etcd(check, &region.nodes, &region.etcd),
@@ -104,6 +110,31 @@ impl Draft<'_> {
         if needs_etcd {
             self.wake(region.and_then(|region| region.etcd.forgets_at(self.now.mono)));
             self.plan.watches.insert(Source::RemoteEtcd(key));
+        }
+    }
+
+    /// Who sent too much, or is not whom we know, is not listened to for a while.
+    fn is_left_alone_until(&self, key: &ClusterKey) -> Option<Mono> {
+        let fleet = &self.world.fleet;
+        let doubted = match fleet.identities.get(key).map(|identity| &identity.state) {
+            Some(State::Doubted { again_at, .. }) => Some(*again_at),
+            None | Some(State::Asking { .. } | State::Same { .. } | State::Hidden) => None,
+        };
+        let too_much = fleet.overflows.get(key).map(|overflow| overflow.again_at);
+        doubted.max(too_much).filter(|at| *at > self.now.mono)
+    }
+
+    /// When its Nodes have been listed, and it answers, it is asked who it is.
+    fn identify(&mut self, key: &ClusterKey) {
+        match self.world.fleet.identities.get(key).map(|identity| &identity.state) {
+            None | Some(State::Asking { .. }) => {}
+            Some(State::Hidden) => return self.plan.unidentified.push(key.clone()),
+            Some(State::Same { .. } | State::Doubted { .. }) => return,
+        }
+        let effect = Effect::Identify { cluster: key.clone() };
+        // Several checks may watch over one Cluster.
+        if self.world.is_fresh(&Source::RemoteNodes(key.clone()), self.now.mono) && !self.plan.effects.contains(&effect) {
+            self.send(effect);
         }
     }
 

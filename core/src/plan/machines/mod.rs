@@ -6,7 +6,7 @@ mod repair;
 mod report;
 pub(crate) mod sign;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Draft;
 use crate::decision::{Because, Decision, Verdict};
@@ -16,6 +16,7 @@ use crate::facts::{DEFAULT_NAMESPACE, Kind, Name, Object, ObjectKey, Rival, Sour
 use crate::mhc::budget::{self, Room, Tally};
 use crate::mhc::facts::{Budget, Cluster, ClusterKey, Flavour, Machine, MachineCheck, MachinePolicy, Repair};
 use crate::mhc::fleet::Region;
+use crate::mhc::identity::{Doubt, State};
 use crate::mhc::judge::{Judgement, NodeOf, Unjudged, another_host, judge};
 use crate::mhc::status::Findings;
 use crate::time::Mono;
@@ -122,7 +123,8 @@ impl<'a> Draft<'a> {
         if let Some(source) = sources.iter().find(|source| !self.world.is_synced(source)) {
             return self.report_machine_doubt(check, source);
         }
-        let doubt = sources.into_iter().find(|source| !self.world.is_fresh(source, self.now.mono));
+        let is_doubtful = |source: &Source| !self.world.is_fresh(source, self.now.mono) || is_unidentified(self.world, source);
+        let doubt = sources.into_iter().find(is_doubtful);
         self.plan_round(check, policy, reach, doubt);
     }
 
@@ -241,7 +243,7 @@ impl<'a> Draft<'a> {
 /// The machines that a check watches over.
 pub fn targets<'a>(world: &'a World, check: &'a MachineCheck, policy: &'a MachinePolicy) -> impl Iterator<Item = &'a Machine> {
     let machines = world.fleet.machines_in(check.place.flavour, &check.place.namespace);
-    machines.filter(move |machine| is_target(machine, check, policy))
+    machines.filter(move |machine| is_target(world, machine, check, policy))
 }
 
 /// Could the check watch over the machine, if it selects it?
@@ -249,21 +251,29 @@ pub fn is_beside(check: &MachineCheck, machine: &Machine) -> bool {
     check.place.flavour == machine.place.flavour && check.place.namespace == machine.place.namespace
 }
 
-/// People and programs can take a machine of Cluster API out of it.
-pub fn is_target(machine: &Machine, check: &MachineCheck, policy: &MachinePolicy) -> bool {
+/// People and programs can take a machine of Cluster API out of it. One that belongs to a Cluster has its node there, and is
+/// not for a check that looks for nodes here.
+pub fn is_target(world: &World, machine: &Machine, check: &MachineCheck, policy: &MachinePolicy) -> bool {
     let is_left_alone = match machine.place.flavour {
         Flavour::ClusterApi => machine.marks.paused || machine.marks.skipped,
         Flavour::OpenShift => false,
     };
     !is_left_alone
-        && check.cluster.as_ref().is_none_or(|cluster| machine.cluster() == Some(cluster))
+        && match &check.cluster {
+            Some(cluster) => machine.cluster() == Some(cluster),
+            None => {
+                machine.cluster().is_none() || machine.place.flavour == Flavour::OpenShift || find::clusters(world) == Ok(None)
+            }
+        }
         && policy.selector.selects(&machine.labels)
 }
 
 /// Where are the nodes of the check's machines, and can they be known?
 pub fn reach<'a>(world: &'a World, check: &MachineCheck) -> Result<Reach<'a>, Because> {
-    let Some(name) = check.cluster.clone() else { return Ok(Reach::Here) };
-    let Some(dialect) = find::clusters(world)? else { return Ok(Reach::Here) };
+    if check.place.flavour == Flavour::OpenShift {
+        return Ok(Reach::Here);
+    }
+    let (Some(dialect), Some(name)) = (find::clusters(world)?, check.cluster.clone()) else { return Ok(Reach::Here) };
     let key = ClusterKey { namespace: check.place.namespace.clone(), name };
     let stale = |source: Source| if world.is_synced(&source) { Ok(()) } else { Err(Because::Stale { source }) };
     stale(Source::Clusters(dialect))?;
@@ -281,12 +291,16 @@ pub fn reach<'a>(world: &'a World, check: &MachineCheck) -> Result<Reach<'a>, Be
         (Some(Err(invalid)), _) => Some(invalid.0.clone()),
         (Some(Ok(_)), why) => why.cloned(),
     };
-    if let Some(why) = why {
+    let too_much = || world.fleet.overflows.get(&key).map(|overflow| overflow.why.clone());
+    if let Some(why) = why.or_else(too_much) {
         return Err(Because::NoAccess { cluster: key, why });
+    }
+    if let Some(because) = doubted(world, &key) {
+        return Err(because);
     }
     stale(Source::RemoteNodes(key.clone()))?;
     match world.fleet.region(&key) {
-        Some(region) => Ok(Reach::There(cluster, region)),
+        Some(region) => identified(world, &key, region).map(|()| Reach::There(cluster, region)),
         None => Err(Because::Stale { source: Source::RemoteNodes(key) }),
     }
 }
@@ -301,6 +315,58 @@ fn forbidden(world: &World, ClusterKey { namespace, name }: &ClusterKey) -> Stri
         "the Secret {name}-kubeconfig in the namespace {namespace} may not be read: resus manifests --cluster {namespace}/{name}{own} | kubectl apply -f -"
     )
 }
+
+/// It said who it is, and that is not whom we know.
+fn doubted(world: &World, key: &ClusterKey) -> Option<Because> {
+    let Some(State::Doubted { doubt, .. }) = world.fleet.identities.get(key).map(|identity| &identity.state) else { return None };
+    let no_access = |why: &str| Because::NoAccess { cluster: key.clone(), why: why.into() };
+    Some(match doubt {
+        Doubt::Another { known, found } => {
+            Because::AnotherCluster { cluster: key.clone(), known: known.clone(), found: found.clone() }
+        }
+        Doubt::Hidden => no_access(
+            "the user of its kubeconfig may not get the namespace kube-system any more, so nobody knows whether it is the same cluster",
+        ),
+        Doubt::NoCluster => no_access("its server has no namespace kube-system, so it is no cluster of Kubernetes"),
+    })
+}
+
+/// Is it the cluster that it was, as far as it says, and as far as its Nodes tell?
+fn identified(world: &World, key: &ClusterKey, region: &Region) -> Result<(), Because> {
+    let found = match world.fleet.identities.get(key).map(|identity| &identity.state) {
+        // Nothing is written or started then.
+        None | Some(State::Asking { .. } | State::Doubted { .. }) => return Ok(()),
+        Some(State::Same { confirmed: true, .. }) => return Ok(()),
+        Some(State::Same { uid, confirmed: false }) => Some(uid.clone()),
+        Some(State::Hidden) => None,
+    };
+    let machines = world.fleet.machines_in(Flavour::ClusterApi, &key.namespace);
+    let named = machines.filter(|machine| machine.cluster() == Some(&key.name)).filter_map(|machine| machine.node.as_ref());
+    let is_there = |name: &&Name| region.nodes.contains_key(*name) || region.unreadable.contains_key(*name);
+    let mut missing = BTreeSet::new();
+    for name in named {
+        if is_there(&name) {
+            return Ok(());
+        }
+        missing.insert(name);
+    }
+    match missing.len() < NAMED_MIN {
+        true => Ok(()),
+        false => Err(Because::NoNodeKnown { cluster: key.clone(), named: missing.len(), found }),
+    }
+}
+
+/// Nodes of who has not said yet which cluster it is.
+fn is_unidentified(world: &World, source: &Source) -> bool {
+    let Source::RemoteNodes(key) = source else { return false };
+    match world.fleet.identities.get(key).map(|identity| &identity.state) {
+        None | Some(State::Asking { .. } | State::Doubted { .. }) => true,
+        Some(State::Same { .. } | State::Hidden) => false,
+    }
+}
+
+/// One node may be gone by itself; that all of several are says more about the cluster than about them.
+const NAMED_MIN: usize = 2;
 
 /// A name that a complete list of the right cluster does not have is that of a node that is gone.
 fn node_of<'a>(world: &'a World, machine: &'a Machine, reach: Reach<'a>) -> NodeOf<'a> {
@@ -326,8 +392,10 @@ fn sources(world: &World, check: &MachineCheck, policy: &MachinePolicy, reach: R
         Reach::NotYet(_) => {}
     }
     // Whether there are Clusters at all decides where nodes are looked for.
-    if check.cluster.is_some() {
+    if check.place.flavour == Flavour::ClusterApi {
         sources.push(Source::Kinds);
+    }
+    if check.cluster.is_some() {
         sources.extend(find::clusters(world).ok().flatten().map(Source::Clusters));
     }
     let rival = Rival::of(check.place.flavour);

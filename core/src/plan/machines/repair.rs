@@ -394,7 +394,7 @@ impl<'a> Draft<'a> {
     /// The oldest check that watches over the machine and is able to act.
     pub(crate) fn responsible(&self, machine: &Machine) -> Option<&'a MachineCheck> {
         let watches = |check: &&&MachineCheck| {
-            is_beside(check, machine) && check.policy.as_ref().is_ok_and(|policy| is_target(machine, check, policy))
+            is_beside(check, machine) && check.policy.as_ref().is_ok_and(|policy| is_target(self.world, machine, check, policy))
         };
         self.able_checks.iter().find(watches).copied()
     }

@@ -50,7 +50,9 @@ impl<'a> Draft<'a> {
     /// Doubts come and go with every broken connection; only one that lasts is worth a word.
     pub(super) fn report_machine_doubt(&mut self, check: &MachineCheck, source: &Source) {
         self.shut(check.place.to_string().into(), &Because::Stale { source: source.clone() });
-        let Some(since) = self.world.silent_since(source) else { return };
+        // A Cluster may be heard of all the time, and never say which one it is.
+        let asked_since = if let Source::RemoteNodes(cluster) = source { self.world.fleet.asked_since(cluster) } else { None };
+        let Some(since) = self.world.silent_since(source).into_iter().chain(asked_since).min() else { return };
         let told_at = since.after(DOUBT_TOLD_AFTER);
         if told_at > self.now.mono {
             return self.wake(Some(told_at));

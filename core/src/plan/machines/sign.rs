@@ -163,7 +163,7 @@ impl<'a> Draft<'a> {
                 continue;
             }
             let mut beside = world.fleet.checks.values().filter(|check| is_beside(check, machine));
-            if beside.clone().any(|check| check.policy.as_ref().is_ok_and(|policy| is_target(machine, check, policy))) {
+            if beside.clone().any(|check| check.policy.as_ref().is_ok_and(|policy| is_target(world, machine, check, policy))) {
                 continue;
             }
             // Of a check that cannot be read nobody knows whether it watches over this one; but nobody is asked under it.

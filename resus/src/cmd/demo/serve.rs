@@ -14,6 +14,7 @@ use resus_core::facts::{Claim, Limit};
 use resus_core::lease::Timing;
 use resus_core::rival::Homes;
 use resus_core::upgrade::Detectors;
+use resus_driver::connect::Trust;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
 use resus_k8s::names::Places;
@@ -71,6 +72,7 @@ pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Re
         detectors: Detectors::default(),
         homes: Homes::with(NAMESPACE),
         limit: Limit::default(),
+        trust: Trust::RemoteOrLoopback,
         default_check: false,
     };
     tokio::select! {
