@@ -292,3 +292,57 @@ fn untrusted(error: &rustls::Error) -> &'static str {
         _ => "its certificate cannot be verified",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::Barrier;
+
+    use super::*;
+
+    /// The first two connections answer one request each, together; all later ones answer every request.
+    async fn converse(mut stream: TcpStream, number: usize, both: Arc<Barrier>) -> io::Result<()> {
+        let mut answered = 0;
+        loop {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await?);
+            }
+            match (number, answered) {
+                (0 | 1, 0) => drop(both.wait().await),
+                (0 | 1, _) => std::future::pending().await,
+                (_, _) => {}
+            }
+            answered += 1;
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
+        }
+    }
+
+    #[tokio::test]
+    async fn after_a_request_that_nobody_answered_no_idle_connection_is_used() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has ports");
+        let server: Uri = format!("http://{}", listener.local_addr().expect("it is bound")).parse().expect("it is a URL");
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let counted = accepted.clone();
+        tokio::spawn(async move {
+            let both = Arc::new(Barrier::new(2));
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(converse(stream, counted.fetch_add(1, Ordering::SeqCst), both.clone()));
+            }
+        });
+        let client = client(&Config::new(server), None, Trust::Anything).expect("it can be made");
+        let ask = |within: u64| {
+            let request = Request::get("/version").body(Body::empty()).expect("it is a request");
+            let (client, patience) = (client.clone(), Duration::from_millis(within));
+            async move { tokio::time::timeout(patience, client.send(request)).await.map(|answer| answer.expect("it lives").status()) }
+        };
+        let (one, other) = tokio::join!(ask(5000), ask(5000));
+        assert!(one.is_ok() && other.is_ok(), "two connections lie idle now, and both are dead");
+        assert!(ask(300).await.is_err());
+        assert_eq!(ask(5000).await, Ok(http::StatusCode::OK), "the other one was not tried");
+        assert_eq!(accepted.load(Ordering::SeqCst), 3);
+    }
+}

@@ -570,4 +570,41 @@ pub mod tests {
         assert!(!task.is_finished());
         task.abort();
     }
+
+    /// What is too large for us is asked for in halves, from where it began, and in larger pieces again in the next list.
+    #[tokio::test]
+    async fn pages_get_smaller_until_they_fit() {
+        let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+        let seen = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let body = match query.as_str() {
+                "limit=100" => r#"{"metadata": {"continue": "here"}, "items": []}"#.to_owned(),
+                query if query.starts_with("limit=100") || query.starts_with("limit=50") => " ".repeat(5 << 20),
+                _ => r#"{"metadata": {"resourceVersion": "7"}, "items": []}"#.to_owned(),
+            };
+            seen.lock().expect("nobody panics").push(query);
+            async move { Ok::<Response<Body>, kube::Error>(Response::new(Body::from(body.into_bytes()))) }
+        });
+        let source = Source::RemoteNodes(ClusterKey { namespace: "ns".into(), name: "blue".into() });
+        let (sender, _heard) = mpsc::channel(8);
+        let mut watch = Watch {
+            client: Client::new(service, "default"),
+            limits: limits::of(&source),
+            source,
+            served: None,
+            keep: Arc::default(),
+            places: Arc::new(Places::new("resus")),
+            elsewhere: true,
+            ear: Ear { number: 1, heard: sender, room: Arc::new(Semaphore::new(8)) },
+            page: PAGE,
+            told: false,
+            polled: false,
+        };
+        let next = watch.list().await.expect("the last of them fits");
+        assert!(matches!(next, Next::Watch { version, .. } if version == "7"));
+        let asked = asked.lock().expect("nobody panics").clone();
+        assert_eq!(asked, ["limit=100", "limit=100&continue=here", "limit=50&continue=here", "limit=25&continue=here"]);
+        assert_eq!(watch.page, 25);
+    }
 }

@@ -30,6 +30,7 @@ pub fn objects(source: &Source) -> Vec<Value> {
             "nodehealthchecks.remediation.medik8s.io",
             "machinehealthchecks.cluster.x-k8s.io",
             "machinehealthchecks.machine.openshift.io",
+            "clusters.cluster.x-k8s.io",
             "reboots.provider.test",
         ]
         .map(|name| json!({"metadata": metadata(name)}))
@@ -194,6 +195,7 @@ fn cluster() -> Value {
 pub fn answer(effect: &Effect, request: &Request<Vec<u8>>) -> Value {
     match effect {
         Effect::Look { node: name, .. } => node(name),
+        Effect::Identify { .. } => json!({"metadata": {"name": "kube-system", "uid": "uid-blue"}}),
         Effect::LookMachine { place, dialect } => machine(place.name.strip_prefix('m').unwrap_or("n1"), *dialect),
         Effect::FindMachine { node, .. } => machine(node, Dialect::OpenShift),
         Effect::Discover { api_version } => {

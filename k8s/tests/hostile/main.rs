@@ -44,8 +44,20 @@ fn whatever_others_write_is_read_decided_on_and_answered() {
         (0..TURNS).for_each(|_| site.turn(&mut tally));
     }
     println!("{} things in {seed} worlds: {:?}", tally.things, tally.sent);
-    let wanted =
-        ["look", "create", "delete", "machine", "hold-node", "discover", "event", "status", "sign", "delete-machine", "lease"];
+    let wanted = [
+        "look",
+        "identify",
+        "create",
+        "delete",
+        "machine",
+        "hold-node",
+        "discover",
+        "event",
+        "status",
+        "sign",
+        "delete-machine",
+        "lease",
+    ];
     let missing: Vec<&str> = wanted.into_iter().filter(|verb| !tally.sent.contains_key(verb)).collect();
     assert!(missing.is_empty(), "never sent, so that nothing is known of it: {missing:?}");
     assert!(tally.unsendable > 0, "nothing was ever too long for an address");

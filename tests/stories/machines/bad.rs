@@ -9,6 +9,9 @@ use super::check::{Check, check};
 use super::dialect::Dialect;
 use super::site::{CLUSTER, Site, bare_site, kubeconfig, site};
 
+/// Stands in every text of a Secret that is wrong, and nowhere else afterwards.
+const CANARY: &str = "canary";
+
 /// Which check, why nothing is allowed under it, and what people are told.
 async fn is_refused(site: &Site, name: &str, reason: &str, message: &str) {
     site.until_told(name, "RemediationAllowed", &format!("False {reason}"), message).await;
@@ -98,15 +101,37 @@ async fn a_kubeconfig_that_cannot_be_used_is_refused_and_others_go_on() {
             "clusters": [{"name": "a", "cluster": {"server": server}}], "users": [{"name": "a", "user": user}]})
         .to_string()
     };
+    let with_server = |server: &str| with_user(json!({"token": CANARY})).replace("https://127.0.0.1:1", server);
+    let mistyped = "apiVersion: v1\nkind: Config\nusers:\n- name: canary\n  user:\n    password: canary-1\n   token: canary-2\n";
     let proof = site.stage.cluster.folder().join("was-run");
     let exec = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": [proof],
         "interactiveMode": "Never"}});
     let secrets = [
-        ("garbage", Some(json!({"value": "neither YAML: [nor a kubeconfig"})), "no kubeconfig"),
+        ("garbage", Some(json!({"value": "neither YAML: [nor a canary"})), "no kubeconfig"),
+        ("mistyped", Some(json!({"value": mistyped})), "it is no kubeconfig: look at line 7"),
+        ("token", Some(json!({"value": with_user(json!({"token": "canary\n"}))})), "look for a line break"),
+        (
+            "key",
+            Some(json!({"value": with_user(json!({"client-certificate-data": CANARY, "client-key-data": CANARY}))})),
+            "look at its certificates",
+        ),
+        ("plain", Some(json!({"value": with_server("http://canary.example")})), "--allow-insecure-workload-clusters"),
+        ("cloud", Some(json!({"value": with_server("https://169.254.169.254/canary")})), "link-local"),
+        ("schemeless", Some(json!({"value": with_server("canary.example:6443")})), "write https://"),
+        (
+            "proxy",
+            Some(json!({"value": with_server("https://a.example\", \"proxy-url\": \"http://u:canary@canary.example")})),
+            "proxy-url",
+        ),
+        (
+            "skipping",
+            Some(json!({"value": with_server("https://a.example\", \"insecure-skip-tls-verify\": true, \"a\": \"canary")})),
+            "skip",
+        ),
         ("hollow", Some(json!({"value": ""})), "value"),
         ("program", Some(json!({"value": with_user(exec)})), "a program to be run"),
-        ("file", Some(json!({"value": with_user(json!({"tokenFile": "/etc/passwd"}))})), "names files"),
-        ("keyless", Some(json!({"kubeconfig": "in the wrong place"})), "has no key value"),
+        ("file", Some(json!({"value": with_user(json!({"tokenFile": "/etc/canary"}))})), "names files"),
+        ("keyless", Some(json!({"kubeconfig": "canary in the wrong place"})), "has no key value"),
         ("secretless", None, "there is no Secret secretless-kubeconfig"),
     ];
     for (name, data, _) in &secrets {
@@ -132,6 +157,10 @@ async fn a_kubeconfig_that_cannot_be_used_is_refused_and_others_go_on() {
     site.secret("secretless", json!({"value": good})).await;
     site.until_asked(&["m1", "secretless-1"]).await;
     site.until_says("Machine", "secretless-1", "HealthCheckSucceeded", &["False NodeDeleted", "False NodeNotFound"]).await;
+    // Readers of statuses, events and logs are not readers of Secrets.
+    let said = site.stage.kubectl(&["get", "machinehealthchecks,machines,events", "-A", "-o", "json"]).await + &controller.log();
+    let told: Vec<&str> = said.lines().filter(|line| line.contains(CANARY)).collect();
+    assert!(told.is_empty(), "{told:#?}");
     assert!(controller.is_running());
 }
 

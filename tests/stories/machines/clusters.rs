@@ -109,10 +109,16 @@ async fn a_kubeconfig_that_changes_is_followed() {
     rotate(&site, "red", &good).await;
     site.until_asked(&["red-1"]).await;
 
-    // To another server, where n1 is well, and n2 is not there.
+    // To another server, where n1 is well, and n2 is not there: nobody believes that it is the same cluster, but a person may
+    // say so.
     blue.kubectl(&["delete", "node", "n2"]).await;
     site.until_asked(&["blue-2", "red-1"]).await;
     rotate(&site, "red", &kubeconfig(blue.cluster.admin_kubeconfig())).await;
+    let uid = blue.kubectl(&["get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"]).await;
+    site.until_told("red", "RemediationAllowed", "False AnotherCluster", &format!("resus.dev/cluster-uid={uid}")).await;
+    site.until_event("RemediationRestricted", "MachineHealthCheck red", "another cluster").await;
+    site.stays_asked(&["blue-2", "red-1"]).await;
+    site.annotate("Cluster", "red", "resus.dev/cluster-uid", Some(&uid)).await;
     site.until_asked(&["blue-2", "red-2"]).await;
 }
 

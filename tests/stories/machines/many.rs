@@ -33,7 +33,7 @@ async fn a_cluster_that_accepts_and_never_answers_does_not_delay_the_others() {
     });
     // The first one in every order.
     clusters(&site, &format!("http://{address}")).await;
-    let controller = site.controller().await;
+    let controller = site.controller_with(&["--mhc=all", "--allow-insecure-workload-clusters"]).await;
     for n in 1..CLUSTERS {
         let all = u32::try_from(MACHINES_EACH).expect("a few");
         site.until_counters(&format!("c{n}"), [all, all, all]).await;

@@ -6,6 +6,7 @@ mod check;
 mod clusters;
 mod dialect;
 mod faults;
+mod hostile;
 mod leftovers;
 mod machineset;
 mod many;
