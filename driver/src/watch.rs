@@ -589,6 +589,8 @@ pub mod tests {
         let source = Source::RemoteNodes(ClusterKey { namespace: "ns".into(), name: "blue".into() });
         let (sender, _heard) = mpsc::channel(8);
         let mut watch = Watch {
+            clock: Clock::start(),
+            telemetry: Arc::default(),
             client: Client::new(service, "default"),
             limits: limits::of(&source),
             source,
