@@ -27,7 +27,7 @@ pub struct Etcd {
 
 impl Etcd {
     /// Members that are shown, and hosts that are remembered.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.pods.len() + self.departed.len()
     }
 

@@ -312,7 +312,9 @@ mod tests {
                 head.push(stream.read_u8().await?);
             }
             match (number, answered) {
-                (0 | 1, 0) => drop(both.wait().await),
+                (0 | 1, 0) => {
+                    both.wait().await;
+                }
                 (0 | 1, _) => std::future::pending().await,
                 (_, _) => {}
             }

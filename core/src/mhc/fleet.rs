@@ -118,7 +118,7 @@ impl Region {
         match () {
             () if nodes > REGION_NODES_MAX => Some(format!("there are more than {REGION_NODES_MAX} of them")),
             () if self.weight > REGION_WEIGHT_MAX => Some(format!("they take more than {} MiB", REGION_WEIGHT_MAX >> 20)),
-            () if self.etcd.len() > REGION_ETCD_MAX => Some(format!("there are more than {REGION_ETCD_MAX} Pods of etcd")),
+            () if self.etcd.size() > REGION_ETCD_MAX => Some(format!("there are more than {REGION_ETCD_MAX} Pods of etcd")),
             () => None,
         }
     }
@@ -201,7 +201,9 @@ impl Fleet {
         if let Some(identity) = self.identities.get_mut(&cluster.key) {
             identity.cluster_seen(&cluster, now);
         }
-        self.clusters.insert(cluster.key.clone(), cluster.clone()).is_none_or(|before| before != cluster)
+        let changed = self.clusters.get(&cluster.key) != Some(&cluster);
+        self.clusters.insert(cluster.key.clone(), cluster);
+        changed
     }
 
     pub fn cluster_gone(&mut self, cluster: &ClusterKey) -> bool {
