@@ -326,6 +326,12 @@ impl Effect {
         }
     }
 
+    /// Does the answer tell the time? An aggregated API server has a clock of its own, and what it says is passed on as it is: only
+    /// kinds that no such server serves are asked.
+    pub fn tells_time(&self) -> bool {
+        matches!(self, Effect::Lease(_) | Effect::Look { .. } | Effect::Identify { .. })
+    }
+
     pub fn reach(&self) -> Reach {
         match self {
             Effect::Lease(_) => Reach::Election,

@@ -32,14 +32,10 @@ pub fn paused(policy: &Policy) -> Option<Because> {
     (!policy.pause_requests.is_empty()).then(|| Because::Paused { requests: policy.pause_requests.clone() })
 }
 
-/// Why nothing may start under any check, and when that begins if nothing changes: dates are read by the API server's clock, but
-/// a host whose own clock is wrong has more trouble than we can see.
-pub fn clock_differs(clock: &Clock, now: Mono) -> Result<Option<Because>, Mono> {
-    match clock.skew() {
-        Some((_, believed_at)) if now < believed_at => Err(believed_at),
-        Some((ahead, _)) => Ok(Some(Because::ClockDiffers { ahead: ahead / 1000 })),
-        None => Ok(None),
-    }
+/// Why nothing may start under any check: dates are read by the API server's clock, but a host whose own clock is wrong has
+/// more trouble than we can see.
+pub fn clock_differs(clock: &Clock, now: Mono) -> Option<Because> {
+    clock.skew(now).map(|ahead| Because::ClockDiffers { ahead: ahead / 1000 })
 }
 
 /// A pending node counts as not healthy: a storm is seen while it rises, not when its time-outs run off.

@@ -64,6 +64,8 @@ pub fn take_in(nodes: &mut BTreeMap<Name, Known>, mut node: Node, news: News, cl
     }
     let reported_at = std::mem::take(&mut node.reported_at);
     let same = nodes.get(&node.name).filter(|known| known.node.uid == node.uid);
+    // What it said while it could not be read nobody knows.
+    let news = if same.is_some_and(|known| known.unreadable.is_some()) { News::Listed } else { news };
     let begun = node.conditions.iter().enumerate().map(|(at, condition)| {
         let known = same.and_then(|known| known.status_of(condition));
         begun(condition, reported_at.get(at).copied(), known, news, clock, now)
@@ -102,7 +104,7 @@ fn begun(
         (Some(Standing { condition: known, since, seen_at }), _) if known.is_since_when(condition) => (since, seen_at),
         // Only its date has changed, and it has been nothing else since: a reporter that dates it anew each time does not
         // keep its time from ending.
-        (Some(Standing { seen_at, .. }), News::Watched { .. }) => (dated().min(seen_at), seen_at),
+        (Some(Standing { since, seen_at, .. }), News::Watched { .. }) => (dated().max(since).min(seen_at), seen_at),
         // It may have been something else in between.
         (Some(_), News::Listed | News::Asked { .. }) | (None, News::Listed) => (dated(), now.mono),
         (None, News::Watched { fresh } | News::Asked { fresh }) => {

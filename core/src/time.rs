@@ -56,7 +56,7 @@ impl Wall {
 
     /// The API keeps whole seconds in most of its timestamps; what we compare with them must too.
     pub fn whole_seconds(self) -> Wall {
-        Wall(self.0 - self.0.rem_euclid(1000))
+        Wall(self.0.saturating_sub(self.0.rem_euclid(1000)))
     }
 
     /// The first whole second from then on: what is measured from there never ends too early.
@@ -81,25 +81,37 @@ pub struct Clock {
 /// What dated answers say of our wall clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Judged {
-    /// `wall - mono` as of the last answer: what is dated now is dated by it.
+    /// `wall - mono` that our own clock and the server's agree on, or else the server's: what is dated now is dated by it.
     offset: i64,
-    /// The smallest of these since then, and of the period before that: where several servers answer whose clocks differ, dates
-    /// are read by the one that is behind.
+    /// The smallest that any answer showed since then, and in the period before that: where several servers answer whose clocks
+    /// differ, dates are read by the one that is behind.
     lowest: i64,
     lowest_since: Mono,
     lowest_before: Option<i64>,
     skew: Skew,
+    heard_at: Mono,
+    /// When the server's clock was put right, the last ones: what it dated before is read by what it was then.
+    steps: Vec<Step>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Skew {
     Agrees,
-    /// Our wall clock has been ahead by so many milliseconds, or behind if they are negative, in all answers until now. From
-    /// `believed_at` on it is more than a stray answer.
+    /// Our wall clock is ahead by so many milliseconds, or behind if they are negative, in all answers since then.
     Differs {
         ahead: i64,
-        believed_at: Mono,
+        since: Mono,
+        /// It is more than a stray answer.
+        believed: bool,
     },
+}
+
+/// The offset changed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Step {
+    at: Mono,
+    before: i64,
+    after: i64,
 }
 
 /// Further apart than this our clock and the server's do not agree. Network time keeps hosts within milliseconds of each other, and
@@ -107,10 +119,14 @@ enum Skew {
 pub const SKEW_MAX: Duration = Duration::from_secs(5);
 /// One answer may be stale or come from the one server of several whose clock is wrong.
 const SKEW_BELIEVED_AFTER: Duration = Duration::from_secs(60);
+/// Who hears no dates any more knows nothing of clocks either.
+const SKEW_FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 /// Longer than the pause between two answers of one of several servers.
 const LOWEST_FOR: Duration = Duration::from_secs(60);
 /// A `Date` leaves out the parts of a second.
 const DATE_STEP: i64 = 1000;
+/// A clock that is put right again and again is beyond what dates can tell.
+const STEPS_MAX: usize = 4;
 
 impl Clock {
     pub fn observe(&mut self, now: Now) {
@@ -124,26 +140,44 @@ impl Clock {
         // The server wrote the date at some time since the request was sent.
         let least = date.0.saturating_sub(now.mono.0);
         let most = date.0.saturating_add(DATE_STEP).saturating_sub(sent_at.0.min(now.mono.0));
+        let before = self.judged.take();
+        // A slow answer agrees with every clock.
+        if before.is_some() && most.saturating_sub(least) > DATE_STEP + millis(SKEW_MAX) {
+            self.judged = before;
+            return;
+        }
         let ahead = own.saturating_sub(most).max(0) + own.saturating_sub(least).min(0);
         let agrees = ahead.unsigned_abs() <= SKEW_MAX.as_millis() as u64;
-        let offset = if agrees { own } else { least };
-        let before = self.judged.take();
+        let shown = if agrees { own } else { least };
         let skew = match before.as_ref().map(|before| before.skew) {
             _ if agrees => Skew::Agrees,
             // The first answers of all are believed at once: nothing else has been heard of this host's clock.
-            None => Skew::Differs { ahead, believed_at: now.mono },
-            Some(Skew::Agrees) => Skew::Differs { ahead, believed_at: now.mono.after(SKEW_BELIEVED_AFTER) },
-            Some(Skew::Differs { ahead: known, believed_at }) => {
+            None => Skew::Differs { ahead, since: now.mono, believed: true },
+            Some(Skew::Agrees) => Skew::Differs { ahead, since: now.mono, believed: false },
+            Some(Skew::Differs { ahead: known, since, believed }) => {
                 let moved = known.abs_diff(ahead) > SKEW_MAX.as_millis() as u64;
-                Skew::Differs { ahead: if moved { ahead } else { known }, believed_at }
+                let believed = believed || now.mono.since(since) >= SKEW_BELIEVED_AFTER;
+                Skew::Differs { ahead: if moved { ahead } else { known }, since, believed }
             }
         };
-        let mut judged = before.unwrap_or(Judged { offset, lowest: offset, lowest_since: now.mono, lowest_before: None, skew });
+        let fresh = || Judged {
+            offset: shown,
+            lowest: shown,
+            lowest_since: now.mono,
+            lowest_before: None,
+            skew,
+            heard_at: now.mono,
+            steps: Vec::new(),
+        };
+        let mut judged = before.unwrap_or_else(fresh);
         if now.mono.since(judged.lowest_since) >= LOWEST_FOR {
-            (judged.lowest_before, judged.lowest, judged.lowest_since) = (Some(judged.lowest), offset, now.mono);
+            (judged.lowest_before, judged.lowest, judged.lowest_since) = (Some(judged.lowest), shown, now.mono);
         }
-        (judged.offset, judged.skew) = (offset, skew);
-        judged.lowest = judged.lowest.min(offset);
+        judged.lowest = judged.lowest.min(shown);
+        (judged.skew, judged.heard_at) = (skew, now.mono);
+        if !matches!(skew, Skew::Differs { believed: false, .. }) {
+            judged.moves_to(shown, now.mono);
+        }
         self.judged = Some(judged);
     }
 
@@ -153,21 +187,54 @@ impl Clock {
         Now { wall, ..now }
     }
 
-    /// By how many milliseconds is our wall clock ahead of the server's (behind, if they are negative), and from when on is that
-    /// certain? None: they agree, or nothing is known.
-    pub fn skew(&self) -> Option<(i64, Mono)> {
-        match self.judged.as_ref()?.skew {
-            Skew::Differs { ahead, believed_at } => Some((ahead, believed_at)),
-            Skew::Agrees => None,
+    /// By how many milliseconds is our wall clock ahead of the server's (behind, if they are negative)? None: they agree, or nothing
+    /// is certain.
+    pub fn skew(&self, now: Mono) -> Option<i64> {
+        let judged = self.judged.as_ref().filter(|judged| now.since(judged.heard_at) < SKEW_FORGOTTEN_AFTER)?;
+        match judged.skew {
+            Skew::Differs { ahead, believed: true, .. } => Some(ahead),
+            Skew::Differs { believed: false, .. } | Skew::Agrees => None,
         }
     }
 
     /// When, in monotonic time, did something begin that an API object dates `began_at`? Never later than
     /// now: a timestamp from the future begins to count when it is first seen.
     pub fn anchor(&self, began_at: Wall, now: Now) -> Mono {
-        let judged = self.judged.as_ref().map(|judged| judged.lowest_before.map_or(judged.lowest, |one| one.min(judged.lowest)));
-        let offset = judged.or(self.own).unwrap_or(now.offset());
-        Mono(began_at.0.saturating_sub(offset)).min(now.mono)
+        let began = match &self.judged {
+            Some(judged) => judged.read(began_at, now.mono),
+            None => Mono(began_at.0.saturating_sub(self.own.unwrap_or(now.offset()))),
+        };
+        began.min(now.mono)
+    }
+}
+
+impl Judged {
+    fn moves_to(&mut self, offset: i64, now: Mono) {
+        if self.offset.abs_diff(offset) > SKEW_MAX.as_millis() as u64 {
+            self.steps.push(Step { at: now, before: self.offset, after: offset });
+            let surplus = self.steps.len().saturating_sub(STEPS_MAX);
+            self.steps.drain(..surplus);
+        }
+        self.offset = offset;
+    }
+
+    /// By the clock as it was when this was dated: otherwise everything would be two hours older, or still to come, as soon as
+    /// the server's clock is put right by two hours.
+    fn read(&self, date: Wall, now: Mono) -> Mono {
+        let lowest = self.lowest_before.map_or(self.lowest, |before| before.min(self.lowest));
+        let mut began = Mono(date.0.saturating_sub(lowest));
+        for step in self.steps.iter().rev() {
+            let is_earlier = match step.after > step.before {
+                true => date.0 < step.at.0.saturating_add(step.after),
+                // Some dates come twice; what would be still to come is of the first time.
+                false => began > now,
+            };
+            if !is_earlier {
+                break;
+            }
+            began = Mono(date.0.saturating_sub(step.before));
+        }
+        began
     }
 }
 
@@ -220,8 +287,8 @@ mod tests {
             let mut clock = Clock::default();
             asked(&mut clock, 1_000, ahead);
             let now = at(10 * HOUR + 1_000 + ahead, 1_000);
-            let (skew, believed_at) = clock.skew().expect("it is noticed");
-            assert!(skew.abs_diff(ahead) <= 1_020 && believed_at <= now.mono, "{skew} at {believed_at:?}");
+            let skew = clock.skew(now.mono).expect("it is noticed");
+            assert!(skew.abs_diff(ahead) <= 1_020, "{skew}");
             let begun = clock.anchor(Wall(10 * HOUR), now);
             assert!((0..=1_020).contains(&begun.0), "{begun:?}: within the precision of a Date, and never too early");
             assert!(clock.corrected(now).wall.0.abs_diff(10 * HOUR + 1_000) <= 1_020);
@@ -233,7 +300,7 @@ mod tests {
         let mut clock = Clock::default();
         asked(&mut clock, 1_000, -2 * HOUR);
         asked(&mut clock, 2_000, 0);
-        assert_eq!(clock.skew(), None);
+        assert_eq!(clock.skew(Mono(2_000)), None);
         asked(&mut clock, 3 * 60_000, 0);
         let now = at(10 * HOUR + 3 * 60_000, 3 * 60_000);
         assert_eq!((clock.anchor(Wall(10 * HOUR), now), clock.corrected(now)), (Mono(0), now));
@@ -242,13 +309,41 @@ mod tests {
     #[test]
     fn a_stray_answer_is_not_believed_and_a_minute_of_them_is() {
         let mut clock = Clock::default();
+        let right = |mono: i64| Wall(10 * HOUR + mono);
         asked(&mut clock, 1_000, 0);
         asked(&mut clock, 2_000, 600_000);
-        assert_eq!(clock.skew().map(|(_, believed_at)| believed_at), Some(Mono(62_000)));
-        asked(&mut clock, 30_000, 600_000);
-        assert_eq!(clock.skew().map(|(_, believed_at)| believed_at), Some(Mono(62_000)));
-        asked(&mut clock, 31_000, 4_000);
-        assert_eq!(clock.skew(), None, "near enough");
+        asked(&mut clock, 61_000, 600_000);
+        assert_eq!(clock.skew(Mono(70_000)), None, "not by time alone");
+        let written = clock.corrected(at(10 * HOUR + 660_000, 60_000)).wall;
+        assert_eq!(written, right(60_000), "what is written is dated as before");
+        asked(&mut clock, 62_000, 600_000);
+        let skew = clock.skew(Mono(62_000)).expect("a minute of them");
+        assert!((598_000..=600_000).contains(&skew), "{skew}");
+        asked(&mut clock, 63_000, 602_000);
+        assert_eq!(clock.skew(Mono(63_000)), Some(skew), "about the same");
+        asked(&mut clock, 64_000, 1_200_000);
+        assert!(clock.skew(Mono(64_000)).is_some_and(|skew| skew > 1_100_000));
+        assert_eq!(clock.skew(Mono(64_000 + 600_000)), None, "nothing has been heard for ten minutes");
+        asked(&mut clock, 65_000, 4_900);
+        assert_eq!(clock.skew(Mono(65_000)), None, "near enough");
+    }
+
+    #[test]
+    fn seven_seconds_are_too_many_either_way_and_a_slow_answer_says_nothing() {
+        for (ahead, differs) in [(4_900, false), (-4_900, false), (7_000, true), (-7_000, true)] {
+            let mut clock = Clock::default();
+            asked(&mut clock, 1_000, ahead);
+            assert_eq!(clock.skew(Mono(1_000)).is_some(), differs, "{ahead} ms");
+        }
+        let mut clock = Clock::default();
+        asked(&mut clock, 1_000, 20_000);
+        let now = at(10 * HOUR + 31_000 + 20_000, 31_000);
+        clock.dated(Wall(10 * HOUR + 31_000), Mono(10_000), now);
+        assert!(clock.skew(now.mono).is_some(), "it took 21 s");
+        let mut clock = Clock::default();
+        let now = at(10 * HOUR + 5_000, 5_000);
+        clock.dated(Wall(10 * HOUR), Mono(0), now);
+        assert_eq!(clock.skew(now.mono), None, "it was dated when it was sent, five seconds ago");
     }
 
     /// Of two servers one is behind: dates may be by either.
@@ -256,11 +351,51 @@ mod tests {
     fn of_several_servers_dates_are_read_by_the_one_that_is_behind() {
         let mut clock = Clock::default();
         let now = |mono: i64| at(10 * HOUR + mono, mono);
-        for mono in [1_000, 3_000, 5_000] {
-            clock.dated(Wall(10 * HOUR + mono), Mono(mono), now(mono));
+        for mono in (1_000..300_000).step_by(20_000) {
             clock.dated(Wall(9 * HOUR + mono), Mono(mono), now(mono));
+            clock.dated(Wall(10 * HOUR + mono), Mono(mono), now(mono));
+            assert_eq!(clock.anchor(Wall(9 * HOUR + mono), now(mono + 100)), Mono(mono));
         }
-        assert_eq!(clock.anchor(Wall(9 * HOUR + 4_000), now(6_000)), Mono(4_000));
-        assert_eq!(clock.skew().map(|(ahead, _)| ahead), Some(HOUR - 1_000));
+        assert_eq!(clock.skew(Mono(300_000)), None);
+        for mono in (300_000..430_000).step_by(20_000) {
+            clock.dated(Wall(10 * HOUR + mono), Mono(mono), now(mono));
+        }
+        assert_eq!(clock.anchor(Wall(10 * HOUR + 425_000), now(430_000)), Mono(425_000), "it has gone");
+    }
+
+    /// The clocks of both hosts are put right at the same time, or they are one host.
+    #[test]
+    fn what_was_dated_before_a_step_is_read_by_the_clock_of_then() {
+        for step in [2 * HOUR, -2 * HOUR] {
+            let mut clock = Clock::default();
+            let (before, after) = (|mono: i64| Wall(10 * HOUR + mono), |mono: i64| Wall(10 * HOUR + step + mono));
+            let right = |date: Wall, mono: i64| Now { wall: date, mono: Mono(mono) };
+            for mono in (1_000..=60_000).step_by(1_000) {
+                clock.dated(before(mono), Mono(mono), right(before(mono), mono));
+            }
+            for mono in (61_000..=400_000).step_by(1_000) {
+                clock.dated(after(mono), Mono(mono), right(after(mono), mono));
+                let now = right(after(mono), mono);
+                assert_eq!(clock.anchor(before(30_000), now), Mono(30_000), "step {step}, at {mono}");
+            }
+            let now = right(after(400_000), 400_000);
+            assert_eq!(clock.anchor(after(350_000), now), Mono(350_000), "step {step}");
+            assert_eq!(clock.skew(now.mono), None);
+        }
+    }
+
+    #[test]
+    fn no_date_is_too_absurd() {
+        for date in [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX].map(Wall) {
+            for sent_at in [i64::MIN, 0, i64::MAX].map(Mono) {
+                let mut clock = Clock::default();
+                let now = at(10 * HOUR, 1_000);
+                clock.dated(date, sent_at, now);
+                clock.dated(Wall(10 * HOUR), Mono(1_000), now);
+                clock.dated(date, sent_at, now);
+                assert!(clock.anchor(date, now) <= now.mono);
+                let _ = (clock.corrected(now).wall.next_second(), clock.skew(now.mono));
+            }
+        }
     }
 }

@@ -443,9 +443,8 @@ async fn carry_out(
     };
     match tokio::time::timeout(REQUEST_TIMEOUT, response).await {
         Ok(Ok(response)) => {
-            let cluster = if let Effect::Look { cluster, .. } = effect { cluster.clone() } else { None };
-            let dated = answer::dated(response.headers(), cluster, sent_at);
-            dated.into_iter().chain([answer::decode(effect, keep, &response)]).collect()
+            let dated = answer::dated(response.headers(), effect.cluster().cloned(), sent_at);
+            dated.filter(|_| effect.tells_time()).into_iter().chain([answer::decode(effect, keep, &response)]).collect()
         }
         Ok(Err(error)) => vec![answer::lost(effect, &format!("{error:#}"))],
         Err(_) => vec![answer::lost(effect, &format!("no answer from the API server within {REQUEST_TIMEOUT:?}"))],

@@ -189,7 +189,7 @@ impl Telemetry {
         self.checks.set(count(world.checks.len()));
         self.leads.set(i64::from(plan.leads));
         self.stale.set(count(plan.watches.iter().filter(|source| !world.is_fresh(source, now.mono)).count()));
-        self.skew.set(world.clock.skew().map_or(0, |(ahead, _)| ahead / 1000));
+        self.skew.set(world.clock.skew(now.mono).map_or(0, |ahead| ahead / 1000));
         let verdicts = self.gates.observe(plan);
         for verdict in Verdict::ALL {
             self.decisions.get_or_create(&[("verdict", verdict.to_string())]).set(count(verdicts[verdict as usize]));

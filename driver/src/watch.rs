@@ -434,8 +434,10 @@ impl Watch {
             Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster) => Some(cluster.clone()),
             _ => None,
         };
-        // What the head of the answer says of the server's clock is heard before anything that is dated by it.
-        if let Some(dated) = answer::dated(response.headers(), cluster, sent_at) {
+        // What the head of the answer says of the server's clock is heard before anything that is dated by it. Objects of
+        // providers may be served by somebody else.
+        let tells_time = !matches!(self.source, Source::Objects(_));
+        if let Some(dated) = answer::dated(response.headers(), cluster, sent_at).filter(|_| tells_time) {
             self.input(dated).await?;
         }
         Ok((response.status(), response.into_body()))

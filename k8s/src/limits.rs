@@ -30,6 +30,8 @@ pub const LABELS_MAX: usize = 1000;
 pub const CONDITIONS_MAX: usize = 100;
 pub const TAINTS_MAX: usize = 100;
 pub const ANNOTATIONS_MAX: usize = 5000;
+/// Bytes of the value of an annotation that is kept; the rest is cut off. None that means anything is as long.
+pub const ANNOTATION_KEPT_MAX: usize = 1024;
 /// Bytes of what is kept of one Node.
 pub const NODE_KEPT_MAX: usize = 32 << 10;
 

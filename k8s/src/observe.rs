@@ -518,9 +518,16 @@ impl RawAnnotations<'_> {
     fn kept(self, keep: &Keep) -> serde_json::Result<Vec<(Box<str>, Box<str>)>> {
         let kept = self.0.into_iter().filter(|(key, _)| keep.keeps(key));
         let mut kept: Vec<(Box<str>, Box<str>)> =
-            kept.map(|(key, raw)| Ok((key.into(), serde_json::from_str(raw.get())?))).collect::<serde_json::Result<_>>()?;
+            kept.map(|(key, raw)| Ok((key.into(), cut(serde_json::from_str(raw.get())?)))).collect::<serde_json::Result<_>>()?;
         kept.sort_unstable();
         Ok(kept)
+    }
+}
+
+fn cut(text: Box<str>) -> Box<str> {
+    match text.len() > limits::ANNOTATION_KEPT_MAX {
+        true => text[..text.floor_char_boundary(limits::ANNOTATION_KEPT_MAX)].into(),
+        false => text,
     }
 }
 

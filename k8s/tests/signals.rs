@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderValue};
 use resus_core::facts::{Signal, SignalFact, Source};
 use resus_core::input::{Answer, Fact, Gone, Input};
-use resus_core::time::Wall;
+use resus_core::time::{Mono, Wall};
 use resus_core::upgrade::{Detectors, Mark};
 use resus_k8s::feed::{self, Line};
 use resus_k8s::names::Places;
@@ -159,6 +160,28 @@ fn the_server_tells_its_version() {
 }
 
 /// An answer that is merely late, or credentials that are not accepted for a moment, must not switch a detector off.
+#[test]
+fn an_answer_tells_the_time() {
+    let told = |values: &[&[u8]]| {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append("date", HeaderValue::from_bytes(value).expect("what a header may hold"));
+        }
+        match answer::dated(&headers, None, Mono(7)) {
+            Some(Input::Dated { cluster: None, date, sent_at: Mono(7) }) => Some(date.0),
+            None => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told(&[b"Wed, 18 Nov 2026 19:16:50 GMT"]), Some(1_795_029_410_000));
+    assert_eq!(told(&[b"Wed, 18 Nov 2026 21:16:50 +0200"]), Some(1_795_029_410_000));
+    assert_eq!(told(&[b"Wed, 18 Nov 2026 19:16:50 GMT", b"nonsense"]), Some(1_795_029_410_000), "the first of two");
+    for nothing in [&b"nonsense"[..], b"\xff", b"", b"Fri, 99 Nov 99999 19:16:50 GMT"] {
+        assert_eq!(told(&[nothing]), None);
+    }
+    assert_eq!(told(&[]), None);
+}
+
 #[test]
 fn only_who_says_that_we_may_not_refuses_for_good() {
     let effect = resus_core::effect::Effect::ServerVersion;

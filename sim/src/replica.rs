@@ -83,12 +83,19 @@ pub enum Purpose {
 }
 
 impl Purpose {
+    pub fn tells_time(&self) -> bool {
+        match self {
+            Purpose::Effect(effect) => effect.tells_time(),
+            Purpose::Watch(source) => !matches!(source, Source::Objects(_)),
+        }
+    }
+
     /// Whose server is asked; none: our own.
     pub fn cluster(&self) -> Option<ClusterKey> {
         match self {
-            Purpose::Effect(Effect::Look { cluster, .. }) => cluster.clone(),
+            Purpose::Effect(effect) => effect.cluster().cloned(),
             Purpose::Watch(Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster)) => Some(cluster.clone()),
-            Purpose::Effect(_) | Purpose::Watch(_) => None,
+            Purpose::Watch(_) => None,
         }
     }
 }

@@ -302,7 +302,7 @@ impl Simulation {
         let dated = match &heard {
             Heard::Answer { response, .. } => {
                 let sent_at = process.clock.read(sent_at).mono;
-                answer::dated(response.headers(), purpose.cluster(), sent_at)
+                answer::dated(response.headers(), purpose.cluster(), sent_at).filter(|_| purpose.tells_time())
             }
             Heard::Opened(_) | Heard::Lost => None,
         };

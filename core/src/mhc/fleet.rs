@@ -79,6 +79,8 @@ pub const REGION_ETCD_MAX: usize = 100;
 impl Region {
     /// As [`health::take_in`].
     pub fn take_in(&mut self, node: Node, news: News, now: Now) -> Option<Option<Known>> {
+        // Its nodes are dated by its own server's clock.
+        let now = self.clock.corrected(now);
         let (name, after) = (node.name.clone(), node.weight());
         let freed = self.unreadable.remove(&name).map_or(0, |why| weight(&name, &why));
         self.weight -= freed;

@@ -134,14 +134,10 @@ impl<'a> Draft<'a> {
             rivals: BTreeMap::new(),
         };
         draft.paused_told = draft.told_of_pause();
-        match gate::clock_differs(&world.clock, now.mono) {
-            Ok(because) => {
-                draft.paused = draft.paused.or_else(|| because.clone());
-                draft.paused_told = draft.paused_told.or_else(|| because.clone());
-                draft.plan.out_of_time = because;
-            }
-            Err(at) => draft.wake(Some(at)),
-        }
+        let out_of_time = gate::clock_differs(&world.clock, now.mono);
+        draft.paused = draft.paused.or_else(|| out_of_time.clone());
+        draft.paused_told = draft.paused_told.or_else(|| out_of_time.clone());
+        draft.plan.out_of_time = out_of_time;
         for (rival, leases) in &world.rivals {
             if let Some((because, until)) = leases.alive(now.mono) {
                 draft.rivals.insert(*rival, because);

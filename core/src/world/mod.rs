@@ -198,9 +198,9 @@ impl World {
         let (own, now) = (now, self.clock.corrected(now));
         match input {
             Input::Dated { cluster: None, date, sent_at } => {
-                let before = self.clock.skew();
+                let before = self.clock.skew(own.mono);
                 self.clock.dated(date, sent_at, own);
-                before != self.clock.skew()
+                before != self.clock.skew(own.mono)
             }
             Input::Dated { cluster: Some(cluster), date, sent_at } => {
                 if self.fleet.access.contains_key(&cluster) {

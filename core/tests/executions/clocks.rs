@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use resus_core::decision::Because;
+use resus_core::effect::Effect;
 use resus_core::facts::{Condition, Name, Source, Status, Step};
 use resus_core::input::{Fact, Input};
+use resus_core::mhc::facts::ClusterKey;
 use resus_core::plan::plan;
 use resus_core::reasons;
 use resus_core::time::Wall;
@@ -168,6 +170,63 @@ fn a_date_that_is_moved_again_and_again_ends_some_day() {
     }
     let starts = started(&cluster, broken_at);
     assert!(starts.len() == 1 && is_due(starts[0]), "{starts:?}");
+}
+
+/// The clock of its reporter is behind: what it says again is dated far into the past again.
+#[test]
+fn a_date_that_is_moved_into_the_past_is_not_believed() {
+    let mut cluster = begun(0, 0);
+    cluster.behind.insert(n1(), 20 * MINUTE);
+    cluster.set_broken(&n1(), true);
+    let broken_at = cluster.time;
+    cluster.run_well(10 * SECOND);
+    cluster.broken_since.insert(n1(), Some(cluster.time));
+    cluster.touch(&n1());
+    cluster.run_well(10 * MINUTE);
+    let starts = started(&cluster, broken_at);
+    assert!(starts.len() == 1 && is_due(starts[0]), "{starts:?}");
+}
+
+/// Both clocks are put right together: what runs already neither ends at once nor later.
+#[test]
+fn a_step_of_all_clocks_leaves_waits_as_they_are() {
+    for off in [-2 * HOUR, 2 * HOUR] {
+        let mut cluster = begun(off, off);
+        cluster.behind.insert(n1(), -off);
+        cluster.change_policy(|policy| {
+            let step = Step { template: policy.steps[0].template.clone(), timeout: Some(Duration::from_secs(120)) };
+            policy.steps = vec![step.clone(), step];
+        });
+        cluster.set_broken(&n1(), true);
+        cluster.run_well(5 * MINUTE + 30 * SECOND);
+        let first =
+            |cluster: &Cluster| cluster.objects.values().find(|object| object.node == n1()).cloned().expect("it is there");
+        assert!(!first(&cluster).timed_out);
+        (cluster.wall_step, cluster.server_step) = (0, Some(0));
+        cluster.run_well(60 * SECOND);
+        assert!(!first(&cluster).timed_out, "off by {off}: a minute and a half of two");
+        cluster.run_well(60 * SECOND);
+        assert!(first(&cluster).timed_out, "off by {off}: two minutes and a half");
+    }
+}
+
+/// Its server may say what it likes of the time.
+#[test]
+fn the_clock_of_a_workload_cluster_is_not_ours() {
+    let mut cluster = begun(0, 0);
+    let (before, now) = (cluster.world.clock.clone(), cluster.now());
+    for date in [Wall(0), Wall(now.wall.0 + HOUR), Wall(i64::MAX)] {
+        let there = Some(ClusterKey { namespace: "ns".into(), name: "blue".into() });
+        cluster.world.apply(Input::Dated { cluster: there, date, sent_at: now.mono }, now);
+    }
+    assert_eq!(cluster.world.clock, before);
+    assert!(cluster.world.fleet.regions.is_empty(), "of a Cluster that we do not know");
+    let there = ClusterKey { namespace: "ns".into(), name: "blue".into() };
+    let look = Effect::Look { cluster: Some(there.clone()), node: n1() };
+    assert_eq!(
+        [look, Effect::Identify { cluster: there.clone() }].map(|effect| effect.cluster().cloned()),
+        [Some(there.clone()), Some(there)]
+    );
 }
 
 #[test]

@@ -156,7 +156,7 @@ impl Cluster {
             key: creation.key.clone(),
             uid: format!("uid-{}", self.version).into(),
             version: Version(self.version.to_string().into()),
-            created_at: Wall(EPOCH + self.time),
+            created_at: Wall(EPOCH + self.time + self.server_step.unwrap_or(0)),
             deleting: false,
             finalizers: 0,
             owners: [Some(check_uid), machine.as_ref().map(|(_, uid)| uid)]
