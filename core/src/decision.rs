@@ -148,7 +148,7 @@ pub enum Because {
     UnderMaintenance {
         mark: Name,
     },
-    /// Our wall clock and that of the API server differ by so many seconds: ours is ahead, or behind if they are negative.
+    /// Our wall clock is ahead of that of the API server by this number of seconds, or behind if it is negative.
     ClockDiffers {
         ahead: i64,
     },
@@ -254,7 +254,7 @@ pub enum Because {
     DryRun {
         key: ObjectKey,
     },
-    /// Likewise removed.
+    /// It would be removed, if the check did more than look.
     DryRemoval {
         key: ObjectKey,
     },

@@ -13,7 +13,7 @@ pub struct Known {
     pub node: Node,
     /// Parallel to `node.conditions`.
     pub since: Box<[Mono]>,
-    /// Likewise: when each was first seen with its status, in a watch that has shown no other since.
+    /// Parallel to them, too: when each was first seen with its status, in a watch that has shown no other since.
     seen_at: Box<[Mono]>,
     pub created: Mono,
     // Asked of every node by every plan, so both are found out once, when the node is seen.

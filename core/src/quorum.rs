@@ -21,7 +21,7 @@ pub fn concerns(world: &World, node: &Node, now: Now) -> bool {
     node.is_control_plane() || world.etcd.remembers(&node.name, now.mono)
 }
 
-/// Likewise for the node of a machine, which may be gone.
+/// The same question about the node of a machine, which may be gone.
 pub fn concerns_machine(world: &World, machine: &Machine, reach: Reach, now: Now) -> bool {
     machine.is_control_plane() || is_on_host(view(world, reach), machine, now)
 }

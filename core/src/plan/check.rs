@@ -154,7 +154,7 @@ impl<'a> Draft<'a> {
         self.report(check, &findings);
     }
 
-    /// Whether the check has seen an upgrade for so long that a person should look.
+    /// Whether the check has seen an upgrade for more than two hours, so that a person should look.
     fn upgrade_takes_long(&mut self, check: &Check, condition: Option<&StatusCondition>) -> bool {
         let stands = || check.status.conditions.iter().find(|own| &*own.kind == reasons::UPGRADING);
         let at = condition.or_else(stands).and_then(|condition| upgrade::takes_long_at(self.world, condition, self.now));
