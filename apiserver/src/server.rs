@@ -31,6 +31,8 @@ pub struct Server {
     pub(crate) rng: Rng,
     /// With a token, who has none is anonymous; without, everybody is the admin.
     admin_token: Option<String>,
+    /// Where tokens of service accounts come from; without it from the seed.
+    secrets: Option<fn() -> String>,
     /// Of service accounts.
     pub(crate) tokens: BTreeMap<String, Token>,
     rbac: Option<(u64, Arc<RbacObjects>)>,
@@ -71,6 +73,7 @@ impl Server {
             resources: resource::builtin().to_vec(),
             rng: Rng::new(seed),
             admin_token: None,
+            secrets: None,
             tokens: BTreeMap::new(),
             rbac: None,
             policies: admission::Compiled::default(),
@@ -104,9 +107,18 @@ impl Server {
         }
     }
 
-    /// From now on only this token is the admin's; who has none is `system:anonymous`.
-    pub fn require_token(&mut self, token: &str) {
+    /// From now on only this token is the admin's, who has none is `system:anonymous`, and tokens of service accounts end with
+    /// what this says: something else each time, that nobody guesses.
+    pub fn require_token(&mut self, token: &str, secrets: fn() -> String) {
         self.admin_token = Some(token.to_owned());
+        self.secrets = Some(secrets);
+    }
+
+    pub(crate) fn secret(&mut self) -> String {
+        match self.secrets {
+            Some(secrets) => secrets(),
+            None => self.rng.secret(),
+        }
     }
 
     pub fn handle(&mut self, now: Timestamp, request: Request<Vec<u8>>) -> Reply {

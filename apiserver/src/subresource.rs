@@ -14,6 +14,7 @@ use crate::present::{Form, object_value};
 use crate::read;
 use crate::refusal::{Cause, Refusal};
 use crate::resource::Resource;
+use crate::rng;
 use crate::route::Route;
 use crate::server::{Server, Token};
 use crate::table;
@@ -190,7 +191,7 @@ impl Server {
             extra: [("authentication.kubernetes.io/credential-id".to_owned(), vec![format!("JTI={}", self.rng.uid())])].into(),
         };
         let claims = json!({"sub": user.name, "exp": expires_at.as_second(), "iat": ask.now.as_second(), "iss": ISSUER});
-        let token = self.rng.token(&claims.to_string());
+        let token = rng::token(&claims.to_string(), &self.secret());
         self.tokens.retain(|_, token| token.expires_at > ask.now);
         if self.tokens.len() >= TOKENS_MAX {
             self.tokens.pop_first();

@@ -11,10 +11,10 @@ use base64::Engine as _;
 use bytes::Bytes;
 use futures::channel::mpsc;
 use futures::{SinkExt as _, StreamExt as _};
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,8 +22,9 @@ use jiff::Timestamp;
 use resus_apiserver::{Reply, Server, Watch};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -35,6 +36,10 @@ const HEAD_WITHIN: Duration = Duration::from_secs(10);
 const TEND_EACH: Duration = Duration::from_secs(1);
 /// A little more than the server takes itself, so that it is the server who refuses.
 const BODY_MAX: usize = 4 << 20;
+/// Bodies that are being read, 256 MiB of them at the most; further ones wait.
+const BODIES_MAX: usize = 64;
+/// For the body of a request: at 1 Mbit/s the largest takes 34 s.
+const BODY_WITHIN: Duration = Duration::from_secs(40);
 /// Lines of a watch that wait for a slow reader.
 const LINES_MAX: usize = 16;
 
@@ -43,6 +48,7 @@ const LINES_MAX: usize = 16;
 pub struct Shared {
     server: Arc<Mutex<Server>>,
     version: watch::Sender<u64>,
+    bodies: Arc<Semaphore>,
 }
 
 /// Where and as whom to reach it.
@@ -56,7 +62,7 @@ pub struct Front {
 impl Shared {
     pub fn new(server: Server) -> Shared {
         let version = watch::Sender::new(server.version());
-        Shared { server: Arc::new(Mutex::new(server)), version }
+        Shared { server: Arc::new(Mutex::new(server)), version, bodies: Arc::new(Semaphore::new(BODIES_MAX)) }
     }
 
     /// Does something with the server, and tells all who wait if that changed anything.
@@ -120,14 +126,18 @@ impl Front {
         use std::os::unix::fs::OpenOptionsExt as _;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().and_then(|name| name.to_str()).context("the kubeconfig needs a file name")?;
-        let draft = folder.join(format!(".{name}.{}", std::process::id()));
+        // Nobody can have put a file or a link of this name there before.
+        let draft = folder.join(format!(".{name}.{}", secret()));
         let write = || -> Result<()> {
-            let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
             file.write_all(self.kubeconfig.as_bytes())?;
             std::fs::rename(&draft, path)?;
             Ok(())
         };
-        write().with_context(|| format!("cannot write the kubeconfig {}", path.display()))
+        write().with_context(|| {
+            let _ = std::fs::remove_file(&draft);
+            format!("cannot write the kubeconfig {}", path.display())
+        })
     }
 
     /// Serves until it is aborted.
@@ -155,22 +165,32 @@ impl Front {
 async fn connection(socket: TcpStream, tls: TlsAcceptor, shared: Shared) {
     let _ = socket.set_nodelay(true);
     let Ok(Ok(stream)) = tokio::time::timeout(HEAD_WITHIN, tls.accept(socket)).await else { return };
-    let service = service_fn(|request| answer(request, shared.clone()));
+    converse(stream, shared, BODY_WITHIN).await;
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, shared: Shared, body_within: Duration) {
+    let service = service_fn(|request| answer(request, shared.clone(), body_within));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
     // An error here is the peer's: it hung up in the middle of a request.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
+async fn answer(
+    request: Request<Incoming>,
+    shared: Shared,
+    body_within: Duration,
+) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
     let (parts, body) = request.into_parts();
-    let body = match Limited::new(body, BODY_MAX).collect().await {
-        Ok(body) => body.to_bytes().to_vec(),
-        Err(_) => {
-            let mut refused = Response::new(Full::new(Bytes::from_static(b"the body is too large, or broke off\n")).boxed());
-            *refused.status_mut() = http::StatusCode::PAYLOAD_TOO_LARGE;
-            return Ok(refused);
-        }
+    let refuse = |status, why: &'static str| {
+        let mut refused = Response::new(Full::new(Bytes::from_static(why.as_bytes())).boxed());
+        *refused.status_mut() = status;
+        Ok(refused)
+    };
+    let body = match tokio::time::timeout(body_within, read(body, &shared.bodies)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large, or broke off\n"),
+        Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long\n"),
     };
     let reply = shared.with(|server| server.handle(Timestamp::now(), Request::from_parts(parts, body)));
     Ok(match reply {
@@ -184,6 +204,15 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<B
             response
         }
     })
+}
+
+async fn read(body: Incoming, bodies: &Semaphore) -> Result<Vec<u8>> {
+    if body.is_end_stream() {
+        return Ok(Vec::new());
+    }
+    let _place = bodies.acquire().await?;
+    let read = Limited::new(body, BODY_MAX).collect().await.map_err(|why| anyhow::anyhow!(why))?;
+    Ok(read.to_bytes().to_vec())
 }
 
 /// Ends when the watch does, or when the reader has gone.
@@ -220,4 +249,55 @@ async fn closed(lines: &mut mpsc::Sender<Bytes>) {
         _ => std::task::Poll::Pending,
     })
     .await;
+}
+
+/// 128 bits that nobody else on this machine should guess, as text.
+pub fn secret() -> String {
+    let mut bytes = [0; 16];
+    let drawn = rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes);
+    drawn.expect("where the operating system has no randomness, nothing can be served over TLS either");
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_never_ends_is_given_up() {
+        let shared = Shared::new(Server::new(1, Timestamp::UNIX_EPOCH));
+        let (mut client, server) = tokio::io::duplex(4096);
+        tokio::spawn(converse(server, shared.clone(), Duration::from_millis(50)));
+        let head = "POST /api/v1/namespaces HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{";
+        client.write_all(head.as_bytes()).await.expect("it listens");
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).await.expect("it answers");
+        assert_eq!(&answer, b"HTTP/1.1 408");
+        assert_eq!(shared.bodies.available_permits(), BODIES_MAX);
+    }
+
+    #[test]
+    fn secrets_differ() {
+        let (one, other) = (secret(), secret());
+        assert!(one != other && one.len() == 32, "{one}, {other}");
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_goes_where_no_link_leads() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let front = Front::bind("127.0.0.1:0".parse().expect("an address"), "token").await.expect("a free port");
+        let path = folder.path().join("config");
+        for _ in 0..2 {
+            front.write_kubeconfig(&path).expect("it can be written");
+            assert_eq!(std::fs::read_to_string(&path).expect("it is there"), front.kubeconfig);
+        }
+        let entries = std::fs::read_dir(folder.path()).expect("the folder is there").count();
+        assert_eq!(entries, 1, "nothing is left beside it");
+        let folder_as_file = folder.path().join("folder");
+        std::fs::create_dir(&folder_as_file).expect("a folder");
+        front.write_kubeconfig(&folder_as_file).expect_err("a folder is no file");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 2, "no draft is left either");
+    }
 }

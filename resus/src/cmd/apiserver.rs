@@ -8,7 +8,7 @@ use clap::Args;
 use jiff::Timestamp;
 use resus_apiserver::Server;
 
-use crate::serve::{Front, Shared};
+use crate::serve::{Front, Shared, secret};
 
 /// Serve a Kubernetes API from memory, for trying things out and for tests.
 ///
@@ -41,9 +41,9 @@ impl Apiserver {
         if write_kubeconfig.is_dir() {
             bail!("--write-kubeconfig: {} is a folder; name a file", write_kubeconfig.display());
         }
-        let token = random_token();
+        let token = secret();
         let mut server = Server::new(random(), Timestamp::now());
-        server.require_token(&token);
+        server.require_token(&token, secret);
         let shared = Shared::new(server);
         let front = Front::bind(listen, &token).await?;
         front.write_kubeconfig(&write_kubeconfig)?;
@@ -62,12 +62,7 @@ impl Apiserver {
     }
 }
 
-/// Nobody else on this machine should guess it.
-pub fn random_token() -> String {
-    format!("{:016x}{:016x}", random(), random())
-}
-
-/// Seeds of the standard library come from the operating system.
+/// For uids and generated names. Seeds of the standard library come from the operating system.
 pub fn random() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(std::process::id())

@@ -31,9 +31,9 @@ use super::panel::clock;
 use super::provider;
 use super::script::{CHECK, Script};
 use super::story::decision;
-use crate::cmd::apiserver::{random, random_token};
+use crate::cmd::apiserver::random;
 use crate::cmd::controller::{asked_to_stop, connect, identity};
-use crate::serve::{Front, Shared};
+use crate::serve::{Front, Shared, secret};
 
 /// Minutes in production; nobody wants to wait for that here.
 const READY_AFTER: &str = "20s";
@@ -46,9 +46,9 @@ pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Re
     }
     let began = Instant::now();
     let stop = asked_to_stop()?;
-    let token = random_token();
+    let token = secret();
     let mut server = Server::new(random(), Timestamp::now());
-    server.require_token(&token);
+    server.require_token(&token, secret);
     let shared = Shared::new(server);
     let front = Front::bind(listen, &token).await.context("choose another address with --listen; port 0 takes a free one")?;
     let mut machines = Machines::new(script, shared.clone(), token, began);
