@@ -31,7 +31,7 @@ use crate::body;
 use crate::clusters::Clusters;
 use crate::connect::{self, Trust};
 use crate::telemetry::Telemetry;
-use crate::watch::{self, Wanted};
+use crate::watch::{self, Server, Wanted};
 
 pub struct Settings {
     pub places: Places,
@@ -267,20 +267,12 @@ impl Pump {
     }
 
     fn send(&mut self, effect: Effect, leads_until: Option<Mono>) {
-        let (client, places, sender) = (self.client.clone(), self.places.clone(), self.sender.clone());
-        let keep = self.keep.clone();
-        let elsewhere = effect.cluster().map(|cluster| (cluster.clone(), self.access(cluster)));
-        let (clusters, telemetry, clock) = (self.clusters.clone(), self.telemetry.clone(), self.clock);
+        let server = self.server(effect.cluster());
+        let (places, sender, keep) = (self.places.clone(), self.sender.clone(), self.keep.clone());
+        let (telemetry, clock) = (self.telemetry.clone(), self.clock);
         let not_after = leads_until.map(|at| self.clock.instant(at)).filter(|_| !matches!(effect, Effect::Lease(_)));
         self.tasks.spawn(async move {
-            let client = async {
-                Ok(match &elsewhere {
-                    Some((cluster, access)) => {
-                        clusters.client(cluster, access.as_ref().context("there is no kubeconfig any more")?).await?
-                    }
-                    None => client,
-                })
-            };
+            let client = async { server.context("there is no kubeconfig any more")?.client().await };
             // The process may have stood still since the plan was made; then another may lead by now.
             let inputs = match not_after.is_some_and(|at| Instant::now() >= at) {
                 true => vec![answer::unsent(&effect, "the leadership has lapsed")],
@@ -302,13 +294,15 @@ impl Pump {
         }
         for source in &plan.watches {
             let served = if let Source::Objects(kind) = source { self.world.served(kind).cloned() } else { None };
-            let elsewhere = match source {
-                Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster) => {
-                    self.access(cluster).map(|access| (self.clusters.clone(), cluster.clone(), access))
-                }
+            let cluster = match source {
+                Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster) => Some(cluster),
                 _ => None,
             };
-            let access = elsewhere.as_ref().map(|(_, _, access)| access.clone());
+            let Some(server) = self.server(cluster) else {
+                self.watches.remove(source).iter().for_each(|watching| watching.task.abort());
+                continue;
+            };
+            let access = server.access().cloned();
             match self.watches.get(source) {
                 Some(watching) if watching.served == served && watching.access == access => continue,
                 Some(watching) => watching.task.abort(),
@@ -323,10 +317,6 @@ impl Pump {
                 keep: self.keep.clone(),
                 places: self.places.clone(),
             };
-            let server = match elsewhere {
-                Some((clusters, cluster, access)) => watch::Server::Elsewhere(clusters, cluster, access),
-                None => watch::Server::Here(self.client.clone()),
-            };
             let task = self.tasks.spawn(watch::watch(server, wanted, number, self.sender.clone(), self.telemetry.clone()));
             self.watches.insert(source.clone(), Watching { number, served, access, task });
         }
@@ -334,8 +324,8 @@ impl Pump {
         self.clusters.retain(|cluster| world.fleet.access.contains_key(cluster));
     }
 
-    fn access(&self, cluster: &ClusterKey) -> Option<Access> {
-        self.world.fleet.access.get(cluster)?.as_ref().ok().cloned()
+    fn server(&self, cluster: Option<&ClusterKey>) -> Option<Server> {
+        server(&self.client, &self.clusters, &self.world, cluster)
     }
 
     /// Each decision is logged once, when it changes; that a node is and stays healthy is no news.
@@ -400,6 +390,13 @@ impl Pump {
         }
         self.decided = decided;
     }
+}
+
+/// Whose server is asked about what is in this cluster: never ours about another, even where nobody knows how to reach that.
+fn server(home: &Client, clusters: &Clusters, world: &World, cluster: Option<&ClusterKey>) -> Option<Server> {
+    let Some(cluster) = cluster else { return Some(Server::Here(home.clone())) };
+    let access = world.fleet.access.get(cluster)?.as_ref().ok()?;
+    Some(Server::Elsewhere(clusters.clone(), cluster.clone(), access.clone()))
 }
 
 /// A panic on the way leaves open whether it was done.
@@ -478,7 +475,9 @@ fn millis(duration: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use resus_core::input::Answer;
+    use resus_core::facts::Invalid;
+    use resus_core::input::{Answer, Fact};
+    use resus_core::mhc::facts::Access;
 
     use super::*;
     use crate::watch::tests::mistaken;
@@ -492,6 +491,21 @@ mod tests {
         let [Input::Answered(key, Answer::Unsure { why })] = inputs.as_slice() else { panic!("{inputs:?}") };
         assert_eq!((key, &**why), (&effect.key(), "a mistake in this program: on two lines"));
         assert!(telemetry.metrics().contains("resus_task_panics_total 1"), "{}", telemetry.metrics());
+    }
+
+    #[tokio::test]
+    async fn what_is_in_another_cluster_is_never_asked_of_our_own_server() {
+        let (home, clusters) = (mistaken(), Clusters::new(Trust::Remote));
+        let mut world = World::new(Election::new("me".into(), Timing::default()), Claim::Marked);
+        let blue = ClusterKey { namespace: "ns".into(), name: "blue".into() };
+        assert!(matches!(server(&home, &clusters, &world, None), Some(Server::Here(_))));
+        assert!(server(&home, &clusters, &world, Some(&blue)).is_none());
+        for (access, is_known) in [(Err(Invalid("it is no YAML".into())), false), (Ok(Access("a kubeconfig".into())), true)] {
+            let now = Now { wall: Wall(0), mono: Mono(0) };
+            world.apply(Input::Seen(Fact::Access { cluster: blue.clone(), access }), now);
+            let found = server(&home, &clusters, &world, Some(&blue));
+            assert!(matches!(found, Some(Server::Elsewhere(..)) if is_known) || found.is_none() && !is_known);
+        }
     }
 
     #[test]

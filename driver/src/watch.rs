@@ -77,6 +77,23 @@ pub enum Server {
     Elsewhere(Clusters, ClusterKey, Access),
 }
 
+impl Server {
+    pub async fn client(self) -> Result<Client> {
+        match self {
+            Server::Here(client) => Ok(client),
+            Server::Elsewhere(clusters, cluster, access) => clusters.client(&cluster, &access).await,
+        }
+    }
+
+    /// None: it is our own.
+    pub fn access(&self) -> Option<&Access> {
+        match self {
+            Server::Here(_) => None,
+            Server::Elsewhere(_, _, access) => Some(access),
+        }
+    }
+}
+
 /// Never ends by itself; it is aborted when the source is no longer wanted.
 pub async fn watch(server: Server, what: Wanted, number: u64, heard: Sender<Heard>, telemetry: Arc<Telemetry>) {
     let ear = Ear { number, heard, room: Arc::new(Semaphore::new(UNREAD_MAX)) };
