@@ -389,14 +389,13 @@ struct ConditionView {
 }
 
 impl ConditionView {
-    /// What nobody dates has just been reported, for all that is known.
     fn reported_at(&self) -> Wall {
-        self.last_heartbeat_time.as_ref().map_or(Wall(i64::MAX), |time| wall(time.0))
+        dated(self.last_heartbeat_time.as_ref().map(|time| time.0))
     }
 
     fn into_facts(self) -> Condition {
         // A condition without a date counts from when it is first seen: the future is cut off at now.
-        let since = self.last_transition_time.map_or(Wall(i64::MAX), |time| wall(time.0));
+        let since = dated(self.last_transition_time.map(|time| time.0));
         Condition { kind: self.kind, status: self.status.as_str().into(), since, reason: self.reason.unwrap_or_default() }
     }
 }
@@ -745,6 +744,11 @@ fn invalid(why: String) -> Invalid {
 
 pub fn wall(at: Timestamp) -> Wall {
     Wall(at.as_millisecond())
+}
+
+/// What nobody dates has just been, for all that is known. Nor does who writes Go's zero, of the year 1.
+pub fn dated(at: Option<Timestamp>) -> Wall {
+    at.map(wall).filter(|at| at.0 >= 0).unwrap_or(Wall(i64::MAX))
 }
 
 /// Out of range only beyond the year 9999.

@@ -7,6 +7,7 @@ use resus_core::effect::{Creation, Effect, Hold, Owner};
 use resus_core::facts::{Amount, Body, Kind, Name, ObjectKey, Source, Status, Threshold, Version};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
+use resus_core::mhc::facts::Dialect;
 use resus_core::time::Wall;
 use resus_k8s::feed::{self, Line};
 use resus_k8s::names::Places;
@@ -162,11 +163,30 @@ fn a_bad_object_stops_neither_its_list_nor_its_watch() {
     );
 }
 
+/// Go writes its zero, of the year 1, where a date is wanted and none is known.
 #[test]
 fn a_condition_without_a_date_counts_from_when_it_is_seen() {
-    let json = json!({"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": null}]}});
-    let node = observe::node(json.to_string().as_bytes(), &Keep::default()).expect("it can be read");
-    assert_eq!(node.conditions[0].since, Wall(i64::MAX));
+    let dates = [
+        (json!(null), i64::MAX),
+        (json!("0001-01-01T00:00:00Z"), i64::MAX),
+        (json!("1969-12-31T23:59:59Z"), i64::MAX),
+        (json!("1970-01-01T00:00:01Z"), 1000),
+    ];
+    for (date, since) in dates {
+        let json = json!({
+            "metadata": {"name": "n"},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": date, "lastHeartbeatTime": date}],
+                "phase": "Failed", "lastUpdated": date,
+            },
+        });
+        let json = json.to_string();
+        let node = observe::node(json.as_bytes(), &Keep::default()).expect("it can be read");
+        assert_eq!((node.conditions[0].since, node.reported_at[0]), (Wall(since), Wall(since)), "{date}");
+        let machine = observe::machine(json.as_bytes(), Dialect::OpenShift).expect("it can be read");
+        assert_eq!(machine.conditions[0].since, Wall(since), "{date}");
+        assert_eq!(machine.updated_at, (!date.is_null()).then_some(Wall(since)), "{date}");
+    }
 }
 
 fn key() -> ObjectKey {

@@ -7,7 +7,7 @@ use resus_core::time::Wall;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::wall;
+use super::{dated, wall};
 use crate::names;
 
 /// A list of conditions as it stands in a status.
@@ -72,7 +72,7 @@ impl Post {
             kind: self.kind.clone(),
             status: (&*self.status).into(),
             // As for nodes: it counts from when it is first seen.
-            since: self.since().unwrap_or(Wall(i64::MAX)),
+            since: dated(self.last_transition_time.as_ref().map(|time| time.0)),
             reason: self.reason.clone().unwrap_or_default(),
         }
     }
