@@ -4,6 +4,7 @@
 //! status that stands there and the one that should. They are written first, under names that a second
 //! attempt would choose again, and the status after them; so a crash in between loses and doubles nothing.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -14,7 +15,7 @@ use crate::mhc::status::sentence;
 use crate::reasons;
 use crate::repeat::Recent;
 use crate::rival;
-use crate::text::NAME_MAX;
+use crate::text::{self, NAME_MAX};
 use crate::time::Wall;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,8 +30,11 @@ pub struct CheckStatus {
     pub reason: Name,
 }
 
-/// An object in etcd has 1.5 MB at most, and each entry some 400 bytes; the counters still count all.
+/// The counters still count all.
 const LISTED_MAX: usize = 2000;
+/// Of unhealthy nodes, and of when nodes were remediated, in bytes: an object in etcd has 1.5 MiB at most.
+const LISTED_BYTES_MAX: usize = 900_000;
+const RECENT_BYTES_MAX: usize = 300_000;
 
 /// A node is listed from the moment it is unhealthy until it is healthy and nothing of ours is left on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +52,15 @@ pub struct UnhealthyNode {
 impl UnhealthyNode {
     pub fn new(name: Name, remediations: Vec<Remediation>) -> UnhealthyNode {
         UnhealthyNode { name, remediations, healthy_since: None, healthy_delayed: false, held: None }
+    }
+
+    /// As it is stored, in bytes, about.
+    fn weight(&self) -> usize {
+        let remediation =
+            |one: &Remediation| 350 + one.key.to_string().len() + one.template.as_ref().map_or(0, |name| name.len());
+        let held = self.held.as_ref().map_or(0, |held| 20 + held.len() + held.matches(['"', '\\']).count());
+        // A node with remediations is named once more, with when the first began.
+        150 + 2 * self.name.len() + held + self.remediations.iter().map(remediation).sum::<usize>()
     }
 }
 
@@ -150,12 +163,43 @@ pub fn status(check: &Check, findings: &Findings, now: Wall) -> CheckStatus {
     CheckStatus {
         observed: u32::try_from(findings.observed).ok(),
         healthy: u32::try_from(findings.healthy).ok(),
-        unhealthy: findings.unhealthy.iter().map(|found| found.node.clone()).take(LISTED_MAX).collect(),
+        unhealthy: listed(&findings.unhealthy),
         conditions: conditions(check, findings, now),
-        recent: findings.recent.iter().take(LISTED_MAX).cloned().collect(),
+        recent: recent(&findings.recent),
         phase: phase.into(),
         reason: reason.into(),
     }
+}
+
+/// As many as there is room for, first of all those with remediations: which steps have been tried stands nowhere else.
+fn listed(unhealthy: &[Found]) -> Vec<UnhealthyNode> {
+    let (mut many, mut bytes) = (0, 0);
+    let mut fits = |found: &Found| {
+        (many, bytes) = (many + 1, bytes + found.node.weight());
+        many <= LISTED_MAX && bytes <= LISTED_BYTES_MAX
+    };
+    let mut is_listed = vec![false; unhealthy.len()];
+    for is_bare in [false, true] {
+        for (at, found) in unhealthy.iter().enumerate().filter(|(_, found)| found.node.remediations.is_empty() == is_bare) {
+            is_listed[at] = fits(found);
+        }
+    }
+    let listed = unhealthy.iter().zip(is_listed).filter(|(_, is_listed)| *is_listed);
+    listed.map(|(found, _)| found.node.clone()).collect()
+}
+
+/// As many as there is room for, first of all those that were remediated most often: they are nearest to their limit.
+fn recent(all: &[Recent]) -> Vec<Recent> {
+    let mut often_first: Vec<&Recent> = all.iter().collect();
+    often_first.sort_by_key(|recent| Reverse(recent.started_at.len()));
+    let mut bytes = 0;
+    let fits = |recent: &&&Recent| {
+        bytes += recent.weight();
+        bytes <= RECENT_BYTES_MAX
+    };
+    let mut listed: Vec<Recent> = often_first.iter().take(LISTED_MAX).take_while(fits).copied().cloned().collect();
+    listed.sort_by(|one, other| one.node.cmp(&other.node));
+    listed
 }
 
 fn conditions(check: &Check, findings: &Findings, now: Wall) -> Vec<StatusCondition> {
@@ -272,7 +316,7 @@ pub fn condition(check: &Check, kind: &str, status: Status, reason: &str, messag
         Some(known) if known.status == status => known.since,
         Some(_) | None => now.whole_seconds(),
     };
-    StatusCondition { kind: kind.into(), status, reason: reason.into(), message: message.into(), since }
+    StatusCondition { kind: kind.into(), status, reason: reason.into(), message: text::message(message).into(), since }
 }
 
 fn known<'a>(check: &'a Check, kind: &str) -> Option<&'a StatusCondition> {

@@ -20,6 +20,11 @@ pub struct Recent {
 const KEPT_MAX: usize = 100;
 
 impl Recent {
+    /// As it is stored, in bytes, about.
+    pub fn weight(&self) -> usize {
+        60 + 2 * self.node.len() + 25 * self.started_at.len()
+    }
+
     /// Without those that are too long ago, with `more`.
     pub fn with(mut self, more: impl IntoIterator<Item = Wall>, repeat: Repeat, world: &World, now: Now) -> Recent {
         self.started_at.extend(more);

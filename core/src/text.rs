@@ -7,6 +7,17 @@ pub const NAME_MAX: usize = 253;
 /// Characters of a text of others in a status, an event or the log.
 pub const TEXT_MAX: usize = 256;
 
+/// Of a message of ours, which may name many, in characters: Cluster API takes 10,240, other conditions 32,768.
+pub const MESSAGE_MAX: usize = 8000;
+
+/// What is too long for a message ends early.
+pub fn message(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MESSAGE_MAX) {
+        text.truncate(end);
+    }
+    text
+}
+
 /// As far as a path is concerned; the API server knows the finer rules.
 pub fn is_name(text: &str) -> bool {
     !text.is_empty()

@@ -13,14 +13,13 @@ use crate::mhc::judge::Finding;
 use crate::nhc::{Event, hash, named};
 use crate::reasons;
 use crate::rival;
+use crate::text;
 use crate::time::Wall;
 
 /// The schema of Cluster API allows no more.
 const TARGETS_MAX: usize = 10_000;
 /// Of machines, or of findings, that are named in a message; the others are counted.
 const NAMED_MAX: usize = 10;
-/// Cluster API takes no messages above 10,240 characters.
-const SENTENCE_MAX: usize = 8000;
 
 const WARNING: &str = "Warning";
 const ERROR: &str = "Error";
@@ -35,7 +34,7 @@ pub struct Post {
 
 impl Post {
     fn new(status: Status, reason: &'static str, severity: Option<&'static str>, message: String) -> Post {
-        Post { status, reason, severity, message }
+        Post { status, reason, severity, message: text::message(message) }
     }
 
     /// Is there nothing to write? Who wrote it last does not matter, nor for which generation.
@@ -287,7 +286,7 @@ pub fn sentence(these: &[(Name, Because)]) -> String {
     if these.len() > NAMED_MAX {
         let _ = write!(text, "; and {} more", these.len() - NAMED_MAX);
     }
-    text.chars().take(SENTENCE_MAX).collect()
+    text
 }
 
 fn put(check: &MachineCheck, status: &mut MachineCheckStatus, style: Style, kind: &str, post: Option<Post>, now: Wall) {
