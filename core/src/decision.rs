@@ -46,8 +46,10 @@ impl Verdict {
 impl Decision {
     /// It is unhealthy and nothing is done about it.
     pub fn is_held(&self) -> bool {
-        let is_stuck =
-            matches!(self.because, Because::NoTemplateLeft | Because::Refused { busy: false, .. } | Because::Removed { .. });
+        let is_stuck = match &self.because {
+            Because::Refused { busy, .. } => !busy,
+            other => matches!(other, Because::NoTemplateLeft | Because::LookRefused { .. } | Because::Removed { .. }),
+        };
         self.verdict == Verdict::Hold || is_stuck
     }
 }
@@ -166,6 +168,10 @@ pub enum Because {
     },
     /// It would be started, but another process leads.
     NotLeading,
+    /// The node has a remediation that belongs to no check any more.
+    LeftBehind {
+        key: ObjectKey,
+    },
     /// Somebody else removed what we created; it is created again, ever more slowly.
     Removed {
         key: ObjectKey,
@@ -173,6 +179,11 @@ pub enum Because {
     },
     /// The node is asked once more, plainly, before anything starts.
     Looking,
+    /// This may not be read, and without that nothing starts; it is tried again later.
+    LookRefused {
+        key: ObjectKey,
+        why: Name,
+    },
     /// More is under way than is sent at once.
     Queued,
     Creating {
@@ -337,8 +348,10 @@ impl Because {
             | Because::BackingOff { .. }
             | Because::NoTemplateLeft
             | Because::Overlapping { .. }
+            | Because::LeftBehind { .. }
             | Because::Occupied { .. }
             | Because::Refused { .. }
+            | Because::LookRefused { .. }
             | Because::UnderMaintenance { .. }
             | Because::NoController
             | Because::StillPowerCycled
@@ -521,6 +534,9 @@ impl fmt::Display for Because {
             Because::Overlapping { owner } => write!(f, "the older check {owner} is responsible for the node"),
             Because::Occupied { key } => write!(f, "{key} exists already and is not ours"),
             Because::Leaving { key } => write!(f, "the earlier {key} is still being deleted"),
+            Because::LeftBehind { key } => {
+                write!(f, "the node still has {key}, which belongs to no check any more: waiting until it is deleted")
+            }
             Because::NotLeading => f.write_str("another controller leads, and will start it"),
             Because::Removed { key, times } => write!(f, "somebody else removed {key}, {times} times by now; trying again later"),
             Because::Looking => f.write_str("asking the API server once more before starting"),
@@ -531,6 +547,9 @@ impl fmt::Display for Because {
                 write!(f, "creating {key}, which Machine {machine} does not own: the node names it as its own, but its status.nodeRef names {named}")
             }
             Because::Refused { key, why, .. } => write!(f, "the API server refused {key}: {why}; trying again later"),
+            Because::LookRefused { key, why } => {
+                write!(f, "nothing starts before {key} has been read once more, which the API server refused: {why}; trying again later")
+            }
             Because::Remediating { key, reason } => write!(f, "{reason}, {key} exists"),
             Because::Excluded => f.write_str("the node has the label remediation.medik8s.io/exclude-from-remediation=true"),
             Because::StormCooldown => {

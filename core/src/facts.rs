@@ -478,6 +478,8 @@ pub struct OwnerRef {
     pub uid: Box<str>,
     /// `controller: true`: the object is a part of its owner.
     pub controls: bool,
+    /// The owner is a NodeHealthCheck.
+    pub is_check: bool,
 }
 
 impl Object {

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use crate::effect::EffectKey;
-use crate::facts::Name;
+use crate::facts::{Name, ObjectKey};
 use crate::input::Answer;
 use crate::lease::REQUEST_TIMEOUT;
 use crate::mhc::facts::ClusterKey;
@@ -42,6 +42,8 @@ const BUSY_TRIES: u32 = 8;
 const SPREAD_MAX: Duration = Duration::from_millis(500);
 /// How long a refusal, or anything else that nobody asks about any more, is remembered.
 pub const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+const GONE: &str = "it is gone, or another has taken its place";
 
 /// May this effect be sent?
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +80,26 @@ impl Flights {
         self.0.get(key)
     }
 
+    /// Why a question was not answered, where the server would not, or could not.
+    pub fn refusal(&self, key: &EffectKey) -> Option<&Name> {
+        match self.0.get(key)? {
+            Flight::Refused { why, busy: false, .. } if **why != *GONE => Some(why),
+            Flight::Refused { .. }
+            | Flight::Sent { .. }
+            | Flight::Stored { .. }
+            | Flight::Exists { .. }
+            | Flight::Unsure { .. } => None,
+        }
+    }
+
+    /// What may have been created, for all we know.
+    pub fn creations(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.0.keys().filter_map(|key| match key {
+            EffectKey::Create(own) if self.may_have_happened(key) => Some(own),
+            _ => None,
+        })
+    }
+
     /// How often it has been tried without a final answer.
     pub fn tries(&self, key: &EffectKey) -> u32 {
         self.0.get(key).map_or(0, Flight::tries)
@@ -103,10 +125,7 @@ impl Flights {
 
     /// May something have been created under this name, of whichever kind?
     pub fn may_be_made_for(&self, namespace: &Name, name: &Name) -> bool {
-        let creations = self.0.keys().filter(
-            |key| matches!(key, EffectKey::Create(own) if own.name == *name && own.namespace.as_ref() == Some(namespace)),
-        );
-        creations.into_iter().any(|key| self.may_have_happened(key))
+        self.creations().any(|key| key.name == *name && key.namespace.as_ref() == Some(namespace))
     }
 
     pub fn any_unanswered(&self) -> bool {
@@ -138,8 +157,7 @@ impl Flights {
                         | EffectKey::ServerVersion
                 ) =>
             {
-                let why = "it is gone, or another has taken its place".into();
-                Some(Flight::Refused { at: now, tries, retry_at: now.after(backoff(tries)), why, busy: false })
+                Some(Flight::Refused { at: now, tries, retry_at: now.after(backoff(tries)), why: GONE.into(), busy: false })
             }
             Answer::Missing | Answer::Conflict => None,
             Answer::Refused { why, retry_after, .. } => {

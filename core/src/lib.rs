@@ -16,6 +16,7 @@ pub mod gate;
 pub mod health;
 pub mod hold;
 pub mod input;
+mod kinds;
 mod labels;
 pub mod lease;
 pub mod mhc;

@@ -157,5 +157,7 @@ fn under_remediation(world: &World, now: Now) -> impl Iterator<Item = &Name> {
         .filter_map(|machine| Some((machine, machine.node.as_ref()?)))
         .filter(move |(machine, node)| machine.is_control_plane() || is_control_plane(node))
         .map(|(_, node)| node);
-    remediated.chain(world.maybe_remediated().filter(move |node| is_control_plane(node))).chain(of_machines)
+    remediated
+        .chain(world.maybe_created().map(|(_, creating)| &creating.node).filter(move |node| is_control_plane(node)))
+        .chain(of_machines)
 }

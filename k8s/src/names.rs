@@ -8,6 +8,7 @@ use resus_core::upgrade;
 pub const MANAGER: &str = "resus";
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
+pub const CHECK_GROUP: &str = "remediation.medik8s.io";
 pub const CHECK_API_VERSION: &str = "remediation.medik8s.io/v1alpha1";
 pub const CHECK_KIND: &str = "NodeHealthCheck";
 pub const CHECK_PLURAL: &str = "nodehealthchecks";

@@ -305,12 +305,16 @@ struct OwnerView {
 impl OwnerView {
     /// Of this name, in whichever version.
     fn is_cluster(&self, name: Option<&str>) -> bool {
-        let group = self.api_version.split_once('/').map(|(group, _)| group);
-        group == Some(Flavour::ClusterApi.group()) && *self.kind == *CLUSTER_KIND && name == Some(&*self.name)
+        self.is(Flavour::ClusterApi.group(), CLUSTER_KIND) && name == Some(&*self.name)
+    }
+
+    fn is(&self, group: &str, kind: &str) -> bool {
+        self.api_version.split_once('/').is_some_and(|(own, _)| own == group) && *self.kind == *kind
     }
 
     fn into_facts(self) -> OwnerRef {
-        OwnerRef { uid: self.uid, controls: self.controller == Some(true) }
+        let is_check = self.is(names::CHECK_GROUP, names::CHECK_KIND);
+        OwnerRef { uid: self.uid, controls: self.controller == Some(true), is_check }
     }
 }
 

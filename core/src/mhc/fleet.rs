@@ -293,12 +293,19 @@ impl Fleet {
     }
 
     /// A list did not show these, so they are gone.
+    pub fn checks_gone(&mut self, dialect: Dialect, unseen: &BTreeSet<Name>) -> Vec<MachineCheck> {
+        let is_gone = |place: &Place| place.flavour == dialect.flavour() && unseen.contains(place.to_string().as_str());
+        let gone: Vec<Place> =
+            self.checks.keys().filter(|_| !unseen.is_empty()).filter(|place| is_gone(place)).cloned().collect();
+        gone.iter().filter_map(|place| self.checks.remove(place)).collect()
+    }
+
+    /// Likewise of the others.
     pub fn drop_unseen(&mut self, source: &Source, unseen: &BTreeSet<Name>, now: Mono) {
         let gone = |flavour: Flavour, place: &Place| place.flavour == flavour && unseen.contains(place.to_string().as_str());
         match source {
             // To compare each would cost more than it is worth where nothing is gone, which is nearly always.
             _ if unseen.is_empty() => {}
-            Source::MachineChecks(dialect) => self.checks.retain(|place, _| !gone(dialect.flavour(), place)),
             Source::Machines(dialect) => self.machines.retain(|place, _| !gone(dialect.flavour(), place)),
             Source::Clusters(_) => {
                 let gone = self.clusters.keys().filter(|key| unseen.contains(&cluster_name(key))).cloned().collect::<Vec<_>>();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Draft, kinds_of, sources};
+use super::{Draft, sources};
 use crate::decision::{Because, Verdict};
 use crate::effect::{Effect, EffectKey};
 use crate::escalate::{self, Workshop};
@@ -11,12 +11,13 @@ use crate::flight::Clearance;
 use crate::gate::{self, Storm, Tally};
 use crate::health::{Health, Known, assess};
 use crate::hold;
+use crate::kinds;
 use crate::nhc::{Findings, Found, Remediation, StatusCondition, UnhealthyNode};
 use crate::reasons;
 use crate::repeat::Recent;
 use crate::time::Wall;
 use crate::upgrade::{self, Sign, Upgrading};
-use crate::world::World;
+use crate::world::{Creating, World};
 
 /// A check, and what holds for all of its nodes.
 pub struct Round<'a> {
@@ -66,11 +67,16 @@ impl<'a> Target<'a> {
         self.health == Health::Healthy && self.mine.is_empty() && self.maybe_created.is_none()
     }
 
-    /// Steps that were given up, and of which nothing is left but the status.
+    /// Steps that were given up, and of which nothing is left but the status. Those of an earlier Node of this name do not
+    /// count, unless something is still at work that was made for that: then it came back in the middle of its repair.
     pub fn remembered(&self) -> Vec<&'a Remediation> {
+        let node = &self.known.node;
+        let outlives_node = self.mine.iter().any(|object| object.created_at < node.created_at);
+        let is_of_node = |remediation: &Remediation| outlives_node || remediation.started_at >= node.created_at;
         let listed = self.listed.into_iter().flat_map(|listed| &listed.remediations);
         let is_live = |remediation: &Remediation| self.mine.iter().any(|object| object.uid == remediation.uid);
-        listed.filter(|remediation| remediation.timed_out_at.is_some() && !is_live(remediation)).collect()
+        let given_up = listed.filter(|remediation| remediation.timed_out_at.is_some() && !is_live(remediation));
+        given_up.filter(|remediation| is_of_node(remediation)).collect()
     }
 }
 
@@ -113,11 +119,14 @@ impl<'a> Draft<'a> {
 
         self.plan.decisions.reserve(targets.len() + leftovers.len());
         let mut unhealthy = Vec::new();
-        let mut busy: BTreeSet<Name> = leftovers.keys().map(|node| hold::lease_name(node)).collect();
+        // Whether or not the check still has the node.
+        let at_work = leftovers.keys().chain(self.maybe_created.keys().copied());
+        let mut busy: BTreeSet<Name> = at_work.map(|node| hold::lease_name(node)).collect();
+        self.minded.extend(targets.iter().filter_map(|target| target.maybe_created.cloned()));
         for target in &targets {
             let (verdict, because) = self.decide(&round, target);
             unhealthy.extend(self.found(&round, target, &because));
-            if !target.mine.is_empty() || target.maybe_created.is_some() || because.is_about_to_start() {
+            if !target.mine.is_empty() || because.is_about_to_start() {
                 busy.insert(hold::lease_name(target.name()));
             }
             self.decided(check, target.name(), verdict, because);
@@ -165,7 +174,7 @@ impl<'a> Draft<'a> {
     /// What the roles of the providers do not let us do, and what we do instead.
     fn limits(&self, check: &Check) -> Vec<String> {
         let mut limits = Vec::new();
-        for kind in kinds_of(check) {
+        for kind in kinds::of_check(self.world, check) {
             if self.world.is_unwritable(&kind) {
                 limits.push(format!("neither patch nor update of {kind} is granted: nothing is marked there"));
             } else if self.world.is_limited(&kind) {
@@ -182,7 +191,9 @@ impl<'a> Draft<'a> {
     /// The nodes that the check selects, and its remediations of nodes that it does not.
     fn targets(&self, check: &'a Check, policy: &Policy) -> (Vec<Target<'a>>, BTreeMap<Name, Vec<&'a Object>>) {
         let mut mine = remediations(self.world, check);
-        let maybe_created = self.world.maybe_created(&check.uid);
+        let own = |all: &Vec<(&'a ObjectKey, &'a Creating)>| {
+            all.iter().find(|(_, creating)| creating.check_uid == check.uid).map(|(key, _)| *key)
+        };
         let listed: BTreeMap<&Name, &UnhealthyNode> = check.status.unhealthy.iter().map(|node| (&node.name, node)).collect();
         let selected = self.world.nodes.values().filter(|known| policy.selector.selects(&known.node.labels));
         let target = |known: &'a Known| Target {
@@ -190,7 +201,7 @@ impl<'a> Draft<'a> {
             health: assess(known, policy, self.now.mono),
             zone: policy.topology_key.as_ref().and_then(|key| known.node.labels.get(key)).unwrap_or_default(),
             mine: mine.remove(&known.node.name).unwrap_or_default(),
-            maybe_created: maybe_created.get(&known.node.name).copied(),
+            maybe_created: self.maybe_created.get(&known.node.name).and_then(own),
             listed: listed.get(&known.node.name).copied(),
         };
         let mut targets = Vec::with_capacity(self.world.nodes.len());

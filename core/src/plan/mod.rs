@@ -14,18 +14,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::decision::{Because, Decision, Verdict};
 use crate::default_check;
 use crate::effect::{Effect, Reach};
-use crate::escalate;
-use crate::facts::{Check, Kind, Name, Object, Rival, Signal, Source};
+use crate::facts::{Check, Name, Object, ObjectKey, Rival, Signal, Source};
 use crate::flight::{Clearance, grows_with_nodes};
 use crate::gate;
 use crate::health::Known;
 use crate::hold;
+use crate::kinds;
 use crate::mhc::facts::{ClusterKey, Machine, MachineCheck};
 use crate::plan::report::DOUBT_TOLD_AFTER;
 use crate::quorum;
 use crate::time::{Mono, Now};
 use crate::upgrade::{self, Detector, Off};
-use crate::world::World;
+use crate::world::{Creating, World};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Plan {
@@ -78,6 +78,7 @@ pub fn plan(world: &World, now: Now) -> Plan {
         }
     }
     draft.plan_machines();
+    draft.find_out_rest();
     draft.forget_checks();
     draft.send_leisurely();
     if let Some(effect) = default_check::wanted(world, now) {
@@ -95,6 +96,15 @@ struct Draft<'a> {
     can_wait: Vec<Effect>,
     /// Which check has a remediation on which node.
     remediated_by: BTreeMap<&'a Name, &'a Name>,
+    /// What may have been created, by the node that it is for.
+    maybe_created: BTreeMap<&'a Name, Vec<(&'a ObjectKey, &'a Creating)>>,
+    /// What is left of checks that are gone, likewise.
+    left_behind: BTreeMap<&'a Name, &'a ObjectKey>,
+    /// What was made for machines, by us, by their namespace and name; and what may have been and is not seen yet.
+    made_for_machines: BTreeMap<(&'a Name, &'a Name), Vec<&'a Object>>,
+    on_their_way: BTreeMap<(&'a Name, &'a Name), Vec<&'a ObjectKey>>,
+    /// Creations about which a check decides whether to ask.
+    minded: BTreeSet<ObjectKey>,
     /// The node or machine of each control plane on which this plan starts something.
     starting: BTreeMap<Option<ClusterKey>, Name>,
     /// MachineHealthChecks that are able to act, the oldest first.
@@ -119,6 +129,9 @@ impl<'a> Draft<'a> {
             Some((&object.node, *checks.get(&*owner.uid)?))
         };
         let owned = world.objects.values().filter_map(owner);
+        let place = |key: &'a ObjectKey| Some((key.namespace.as_ref()?, &key.name));
+        let made = world.objects.values().filter(|object| object.machine_check.is_some());
+        let may_be_made = world.flights.creations().filter(|key| !world.is_for_node(key));
         let mut draft = Draft {
             world,
             now,
@@ -126,6 +139,11 @@ impl<'a> Draft<'a> {
             requests_left,
             can_wait: Vec::new(),
             remediated_by: owned.collect(),
+            maybe_created: by(world.maybe_created().map(|(key, creating)| (Some(&creating.node), (key, creating)))),
+            left_behind: world.left_behind(),
+            made_for_machines: by(made.map(|object| (place(&object.key), object))),
+            on_their_way: by(may_be_made.map(|key| (place(key), key))),
+            minded: BTreeSet::new(),
             starting: BTreeMap::new(),
             able_checks: machines::able_checks(world),
             machines_here: machines::machines_here(world),
@@ -179,11 +197,22 @@ impl<'a> Draft<'a> {
         if !heard || !self.world.owns_all_checks() || self.rivals.contains_key(&Rival::Medik8s) {
             return;
         }
-        for lease in self.world.node_leases.values() {
+        let at_work = self.maybe_created.keys().chain(self.left_behind.keys());
+        let busy: BTreeSet<Name> = at_work.map(|node| hold::lease_name(node)).collect();
+        for lease in self.world.node_leases.values().filter(|lease| !busy.contains(&lease.name)) {
             let gone = hold::check_of(&lease.holder).is_some_and(|check| !self.world.checks.contains_key(check));
             if gone {
                 self.send(Effect::ReleaseNode { lease: lease.clone() });
             }
+        }
+    }
+
+    /// What was sent under a check that is gone, or that no longer has the node or machine, may have been created all the same:
+    /// until that is known nobody else begins.
+    fn find_out_rest(&mut self) {
+        let world = self.world;
+        for key in world.flights.creations().filter(|key| !self.minded.contains(key)).collect::<Vec<_>>() {
+            self.find_out_key(key);
         }
     }
 
@@ -200,9 +229,7 @@ impl<'a> Draft<'a> {
 
     /// Asks for the kinds that the checks need, and watches those that are served.
     fn find_kinds(&mut self) {
-        let ours = self.world.checks.values().filter(|check| self.world.is_ours(check));
-        let wanted: BTreeSet<Kind> = ours.flat_map(kinds_of).chain(self.machine_kinds()).collect();
-        for kind in wanted {
+        for kind in kinds::wanted(self.world) {
             let missing = self.world.served(&kind).is_none();
             let ask = match self.world.kinds.get(&kind.api_version) {
                 None => true,
@@ -244,6 +271,10 @@ impl<'a> Draft<'a> {
         let mut policies = ours.filter_map(|check| check.policy.as_ref().ok()).peekable();
         if policies.peek().is_some() {
             self.plan.watches.extend([Source::NodeLeases, Source::Rivals(Rival::Medik8s)]);
+        }
+        // Of a check that is gone, until they can be given back.
+        if !self.left_behind.is_empty() || !self.maybe_created.is_empty() {
+            self.plan.watches.insert(Source::NodeLeases);
         }
         let (etcd, now) = (&self.world.etcd, self.now.mono);
         let concerns = |known: &&Known| known.is_control_plane || etcd.remembers(&known.node.name, now);
@@ -347,13 +378,11 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The kinds that a check needs: of its template, of what is made from it, and of what it has already on nodes.
-fn kinds_of(check: &Check) -> BTreeSet<Kind> {
-    let steps = check.policy.iter().flat_map(|policy| &policy.steps);
-    let policy = steps.flat_map(|step| [step.template.kind.clone(), escalate::remediation_kind(&step.template)]);
-    let running =
-        check.status.unhealthy.iter().flat_map(|node| &node.remediations).map(|remediation| remediation.key.kind.clone());
-    policy.chain(running).filter(|kind| kind.api_version.contains('/')).collect()
+/// Whatever has the same key, together.
+fn by<K: Ord, V>(all: impl Iterator<Item = (Option<K>, V)>) -> BTreeMap<K, Vec<V>> {
+    let mut together: BTreeMap<K, Vec<V>> = BTreeMap::new();
+    all.filter_map(|(key, one)| Some((key?, one))).for_each(|(key, one)| together.entry(key).or_default().push(one));
+    together
 }
 
 /// What has to be heard before anything can be decided under this check.
@@ -362,7 +391,7 @@ fn sources(world: &World, check: &Check, now: Mono) -> Vec<Source> {
     if !check.take_over && !world.is_blind_to(Rival::Medik8s, now) {
         sources.push(Source::Rivals(Rival::Medik8s));
     }
-    for kind in kinds_of(check) {
+    for kind in kinds::of_check(world, check) {
         match world.kinds.get(&kind.api_version) {
             // Never synced, as nothing is listed under this name: stands for "not asked yet".
             None => sources.push(Source::Objects(kind)),

@@ -34,6 +34,11 @@ enum Mate {
     },
 }
 
+/// Of what was looked at.
+pub(super) fn node_kind() -> Kind {
+    Kind { api_version: "v1".into(), kind: "Node".into() }
+}
+
 impl<'a> Draft<'a> {
     pub(super) fn repair(&mut self, round: &Round<'a>, target: &Target<'a>, found: &Match, due_at: Mono) -> (Verdict, Because) {
         self.give_up(round, target);
@@ -82,6 +87,9 @@ impl<'a> Draft<'a> {
         }
         if let Some(because) = upgrade::under_maintenance(self.world, target.known) {
             return Some(because);
+        }
+        if let Some(key) = self.left_on(target.name()) {
+            return Some(Because::LeftBehind { key: key.clone() });
         }
         if let Some(owner) = self.other_check(round.check, target.known) {
             return Some(Because::Overlapping { owner });
@@ -174,6 +182,12 @@ impl<'a> Draft<'a> {
             return Err((Verdict::Hold, Because::Held { holder: holder.clone() }));
         }
         let mate = self.mate(target, key)?;
+        let look = EffectKey::Look(None, node.clone());
+        if let Some(why) = self.world.flights.refusal(&look).filter(|_| !looked) {
+            self.send(Effect::Look { cluster: None, node: node.clone() });
+            let key = ObjectKey { kind: node_kind(), namespace: None, name: node.clone() };
+            return Err((Verdict::Wait, Because::LookRefused { key, why: why.clone() }));
+        }
         // All at once: the Lease is given back if the look shows that the node is well.
         let has_looked = looked || self.send(Effect::Look { cluster: None, node: node.clone() });
         match (looked, has_looked, standing) {
@@ -262,11 +276,28 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// The NodeHealthCheck, other than this one, that has a remediation on the node, or may have.
+    pub(super) fn at_work_on(&self, node: &Name, but: Option<&Check>) -> Option<&'a Name> {
+        let is_other = |owner: &&&'a Name| but.is_none_or(|own| own.name != ***owner);
+        let maybe_created = self.maybe_created.get(node).into_iter().flatten().map(|(_, creating)| creating);
+        let mut others = maybe_created.filter(|creating| but.is_none_or(|own| own.uid != creating.check_uid));
+        self.remediated_by.get(node).filter(is_other).copied().or_else(|| others.next().map(|creating| &creating.check))
+    }
+
+    /// What may be at work on the node although no check has it any more.
+    fn left_on(&self, node: &Name) -> Option<&'a ObjectKey> {
+        if let Some(key) = self.left_behind.get(node) {
+            return Some(key);
+        }
+        let machine = self.machines_here.get(node).filter(|machine| self.responsible(machine).is_none())?;
+        self.may_be_made_for(machine).next().or_else(|| self.made_for(machine).next().map(|object| &object.key))
+    }
+
     /// Is another check responsible for the node? That is whichever has a remediation on it; otherwise, of several that
     /// select it, the oldest. One of which not enough is known yet counts as able to act: unknown is not disabled.
     fn other_check(&self, check: &Check, known: &Known) -> Option<Name> {
-        if let Some(owner) = self.remediated_by.get(&known.node.name).filter(|owner| ***owner != check.name) {
-            return Some((*owner).clone());
+        if let Some(owner) = self.at_work_on(&known.node.name, Some(check)) {
+            return Some(owner.clone());
         }
         // Who knows about the machine knows more than who only knows about its node.
         if let Some(owner) = self.machines_here.get(&known.node.name).and_then(|machine| self.responsible(machine)) {

@@ -55,12 +55,13 @@ impl World {
             }
             (EffectKey::LookMachine(_), _) => {}
             (EffectKey::Sign(place), answer) => {
+                let wrote_new = self.fleet.wrote_new.remove(&place);
                 let key = EffectKey::Sign(place);
                 match answer {
                     Answer::Done(fact) => {
                         self.fleet.done(&key);
                         if let Some(Fact::Machine(machine)) = fact {
-                            self.signed(machine, now);
+                            self.signed(machine, wrote_new, now);
                         }
                     }
                     Answer::Exists | Answer::Missing | Answer::Conflict | Answer::Refused { .. } | Answer::Unsure { .. } => {
@@ -219,8 +220,7 @@ impl World {
     }
 
     /// A Machine as it is after we wrote on it. Where a condition of the new style did not stay, there is no such style.
-    fn signed(&mut self, machine: Machine, now: Now) {
-        let wrote_new = self.fleet.wrote_new.remove(&machine.place);
+    fn signed(&mut self, machine: Machine, wrote_new: bool, now: Now) {
         if wrote_new && machine.board(Style::New).is_none_or(|board| board.missing > 0) {
             self.fleet.drops_new.insert(machine.dialect);
         }

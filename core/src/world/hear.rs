@@ -10,6 +10,7 @@ use crate::facts::{Check, Invalid, Name, Node, NodeLease, Object, ObjectKey, Own
 use crate::flight::FORGET_AFTER;
 use crate::health::{News, take_in};
 use crate::input::{Fact, Gone};
+use crate::kinds;
 use crate::mhc::facts::{ClusterKey, Flavour, Machine, MachineCheck};
 use crate::mhc::fleet::{Overflow, TOO_MUCH_AGAIN, cluster_name};
 use crate::rival::{self, Rivals};
@@ -125,7 +126,12 @@ impl World {
                 self.fleet.forbidden.remove(cluster);
                 self.fleet.drop_unseen(source, &unseen, now.mono);
             }
-            Source::MachineChecks(_) | Source::Machines(_) | Source::Clusters(_) | Source::RemoteEtcd(_) => {
+            Source::MachineChecks(dialect) => {
+                for check in self.fleet.checks_gone(*dialect, &unseen) {
+                    self.drop_machine_check(&check);
+                }
+            }
+            Source::Machines(_) | Source::Clusters(_) | Source::RemoteEtcd(_) => {
                 self.fleet.drop_unseen(source, &unseen, now.mono);
             }
         }
@@ -386,6 +392,9 @@ impl World {
         let pause = RECHECK_MIN.saturating_mul(1 << kinds.tries.min(16)).min(most);
         let rechecks_left = if kinds.changed { kinds.rechecks_left } else { kinds.rechecks_left.saturating_sub(1) };
         *kinds = Kinds { served, changed: false, recheck_at: now.after(pause), rechecks_left, tries: kinds.tries + 1 };
+        // Whoever writes checks chooses what is asked about; what nobody wants any more is forgotten with the next answer.
+        let wanted = kinds::api_versions(self);
+        self.kinds.retain(|api_version, _| wanted.contains(api_version));
         true
     }
 

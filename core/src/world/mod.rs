@@ -75,7 +75,7 @@ pub struct World {
     settled: BTreeMap<ObjectKey, BTreeSet<Name>>,
     status_sent: BTreeMap<ObjectKey, StatusSent>,
     /// For whom each creation that is under way, or may have happened, was sent.
-    creations: BTreeMap<ObjectKey, (Name, Name)>,
+    creations: BTreeMap<ObjectKey, Creating>,
     /// How often somebody else removed what we created, and when last.
     removals: BTreeMap<ObjectKey, (u32, Mono)>,
     /// Nodes of which nothing was ever readable but the name, with why.
@@ -118,6 +118,14 @@ pub enum MachineOfNode {
     OfAnother {
         node: Option<Name>,
     },
+}
+
+/// A creation for a node, under a check.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Creating {
+    pub node: Name,
+    pub check: Name,
+    pub check_uid: Name,
 }
 
 /// The last status that was sent for a check.
@@ -257,9 +265,10 @@ impl World {
             Effect::Create(creation) => {
                 self.flights.sent(effect.key(), now.mono);
                 match &creation.owner {
-                    Owner::Check { node, check_uid, tells, .. } => {
+                    Owner::Check { node, check, check_uid, tells, .. } => {
                         self.fleet.sent(effect.key(), tells);
-                        self.creations.insert(creation.key.clone(), (check_uid.clone(), node.clone()));
+                        let creating = Creating { node: node.clone(), check: check.clone(), check_uid: check_uid.clone() };
+                        self.creations.insert(creation.key.clone(), creating);
                         let World { creations, flights, .. } = self;
                         creations.retain(|key, _| flights.may_have_happened(&EffectKey::Create(key.clone())));
                     }
@@ -419,18 +428,25 @@ impl World {
         self.feeds.get(source).map(|feed| if feed.broken { feed.broken_at } else { feed.heard_at })
     }
 
-    /// What may have been created for each node under this check, as far as anybody knows.
-    pub fn maybe_created(&self, check_uid: &str) -> BTreeMap<&Name, &ObjectKey> {
-        let ours = self.creations.iter().filter(|(_, (owner, _))| **owner == *check_uid);
-        ours.filter(|(key, _)| self.flights.may_have_happened(&EffectKey::Create((*key).clone())))
-            .map(|(key, (_, node))| (node, key))
-            .collect()
+    /// What may have been created that we do not see yet, and for whom.
+    pub fn maybe_created(&self) -> impl Iterator<Item = (&ObjectKey, &Creating)> {
+        let may_exist = |key: &ObjectKey| self.flights.may_have_happened(&EffectKey::Create(key.clone()));
+        self.creations.iter().filter(move |(key, _)| may_exist(key))
     }
 
-    /// The nodes for which something may have been created that we do not see yet.
-    pub fn maybe_remediated(&self) -> impl Iterator<Item = &Name> {
-        let may_exist = |key: &ObjectKey| self.flights.may_have_happened(&EffectKey::Create(key.clone()));
-        self.creations.iter().filter(move |(key, _)| may_exist(key)).map(|(_, (_, node))| node)
+    /// Was it sent for a node, and not for a machine?
+    pub fn is_for_node(&self, key: &ObjectKey) -> bool {
+        self.creations.contains_key(key)
+    }
+
+    /// What was made under a check that is gone, by the node that it is for. The garbage collector takes it away.
+    pub fn left_behind(&self) -> BTreeMap<&Name, &ObjectKey> {
+        let uids: BTreeSet<&str> = self.checks.values().map(|check| &*check.uid).collect();
+        let is_left = |object: &&Object| {
+            let mut checks = object.owners.iter().filter(|owner| owner.is_check && !owner.controls);
+            checks.any(|owner| !uids.contains(&*owner.uid))
+        };
+        self.objects.values().filter(is_left).map(|object| (&object.node, &object.key)).collect()
     }
 
     /// How often somebody else removed this object, and when it may be created again.

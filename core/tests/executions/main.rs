@@ -4,6 +4,7 @@ mod beyond;
 mod checks;
 mod clocks;
 mod etcd;
+mod leftovers;
 mod model;
 mod openshift;
 mod pause;

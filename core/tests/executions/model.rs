@@ -65,6 +65,10 @@ pub struct Cluster {
     /// Labels and annotations of nodes, beside those that all have.
     pub labels: BTreeMap<Name, Vec<(&'static str, &'static str)>>,
     pub annotations: BTreeMap<Name, Vec<(&'static str, &'static str)>>,
+    /// When the Node objects that another machine registered were made.
+    pub registered_at: BTreeMap<Name, Wall>,
+    /// Kinds of the provider that are not installed.
+    pub unserved: BTreeSet<Name>,
     /// Nodes that have not reported anything.
     pub silent: BTreeSet<Name>,
     /// The provider's role lacks patch.
@@ -118,6 +122,8 @@ impl Cluster {
             machines: BTreeMap::new(),
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
+            registered_at: BTreeMap::new(),
+            unserved: BTreeSet::new(),
             silent: BTreeSet::new(),
             patch_is_forbidden: false,
             has_no_check: false,
@@ -213,8 +219,8 @@ impl Cluster {
         let behind = self.behind.get(name).copied().unwrap_or(0);
         Node {
             name: name.clone(),
-            uid: format!("uid-{name}").into(),
-            created_at: Wall(EPOCH),
+            uid: self.registered_at.get(name).map_or(format!("uid-{name}"), |at| format!("uid-{name}-{}", at.0)).into(),
+            created_at: self.registered_at.get(name).copied().unwrap_or(Wall(EPOCH)),
             version: Version(self.version.to_string().into()),
             labels: [("role", "worker")].into_iter().chain(self.labels.get(name).cloned().unwrap_or_default()).collect(),
             annotations: annotations.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
@@ -479,7 +485,7 @@ fn source_of(input: &Input) -> Option<Source> {
 pub fn remediation(node: &str) -> Object {
     let kind = Kind { api_version: "provider.test/v1".into(), kind: "Reboot".into() };
     let key = ObjectKey { kind, namespace: Some("default".into()), name: node.into() };
-    let owners = Box::new([OwnerRef { uid: "check".into(), controls: false }]);
+    let owners = Box::new([OwnerRef { uid: "check".into(), controls: false, is_check: true }]);
     Object { key, uid: node.into(), owners, node: node.into(), body: None, ..template() }
 }
 

@@ -140,6 +140,9 @@ impl Cluster {
 
     fn kinds(&self, api_version: &Name) -> Fact {
         let mut fact = kinds(api_version);
+        if let Fact::Kinds { served, .. } = &mut fact {
+            served.retain(|kind, _| !self.unserved.contains(kind));
+        }
         let installed = [Signal::ClusterVersions, Signal::Plans].into_iter().filter(|signal| self.signals.contains_key(signal));
         for kind in installed.filter_map(Signal::kind).filter(|kind| kind.api_version == *api_version) {
             let Fact::Kinds { served, .. } = &mut fact else { unreachable!("it was made so") };
@@ -159,10 +162,10 @@ impl Cluster {
             created_at: Wall(EPOCH + self.time + self.server_step.unwrap_or(0)),
             deleting: false,
             finalizers: 0,
-            owners: [Some(check_uid), machine.as_ref().map(|(_, uid)| uid)]
+            owners: [Some((check_uid, true)), machine.as_ref().map(|(_, uid)| (uid, false))]
                 .into_iter()
                 .flatten()
-                .map(|uid| OwnerRef { uid: Box::from(&**uid), controls: false })
+                .map(|(uid, is_check)| OwnerRef { uid: Box::from(&**uid), controls: false, is_check })
                 .collect(),
             node: node.clone(),
             template: Some(creation.template.clone()),

@@ -132,7 +132,7 @@ fn a_node_that_cannot_be_read_is_not_gone() {
 fn what_the_check_controls_is_left_alone() {
     for (controls, many) in [(false, 1), (true, 0)] {
         let mut cluster = settled();
-        let owners = [OwnerRef { uid: "check".into(), controls }].into();
+        let owners = [OwnerRef { uid: "check".into(), controls, is_check: true }].into();
         apply(&mut cluster, Input::Seen(Fact::Object(Object { owners, ..remediation("n1") })));
         assert_eq!(count(&plan(&cluster.world, cluster.now()), deletes), many, "n1 is healthy, controls: {controls}");
     }

@@ -366,17 +366,17 @@ impl Fleet {
         if **api_version == *self.dialect.api_version() {
             kinds.extend([served("MachineHealthCheck"), served("Machine")]);
             kinds.extend(self.has_clusters.then(|| served("Cluster")));
-        } else if &**api_version == "repair.test/v1" {
-            kinds.extend([served("CycleTemplate"), served("Cycle")]);
+        } else if api_version.starts_with("repair.test/") {
+            kinds.extend(["CycleTemplate", "Cycle", "SwapTemplate", "Swap"].map(served));
         }
         Fact::Kinds { api_version: api_version.clone(), served: kinds }
     }
 
-    fn made(&self, creation: &Creation) -> Object {
+    pub fn made(&self, creation: &Creation) -> Object {
         let Owner::Machine { uid, check_uid, .. } = &creation.owner else { unreachable!("all are for machines") };
         Object {
             key: creation.key.clone(),
-            owners: [OwnerRef { uid: Box::from(&**uid), controls: false }].into(),
+            owners: [OwnerRef { uid: Box::from(&**uid), controls: false, is_check: false }].into(),
             machine_check: Some(check_uid.clone()),
             ..object(creation.key.clone(), self.version)
         }

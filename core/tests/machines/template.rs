@@ -1,9 +1,10 @@
 //! An external controller repairs, by objects made from a template.
 
 use resus_core::effect::Effect;
-use resus_core::facts::{Amount, Invalid, Object, ObjectKey, OwnerRef, Status};
+use resus_core::facts::{Amount, Invalid, Kind, Object, ObjectKey, OwnerRef, Source, Status};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::mhc::facts::{CONTROL_PLANE_MACHINE_LABEL, Dialect, Posted, Repair, Sign, Slot, Style};
+use resus_core::plan::plan;
 
 use crate::facts::{by_template, foreign_node_check, object, posted, remediation_kind, template_kind};
 use crate::model::{CHECK, Fleet};
@@ -102,7 +103,7 @@ fn only_what_was_made_to_repair_a_healthy_machine_is_removed() {
             fleet.change("m1", |machine| machine.parts = [("repair.test".into(), "Cycle".into())].into());
         }
         let key = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "m1".into() };
-        let owners = [OwnerRef { uid: owner.into(), controls }].into();
+        let owners = [OwnerRef { uid: owner.into(), controls, is_check: false }].into();
         fleet.add_object(Object { owners, machine_check: mark.map(Into::into), ..object(key, 77) });
         fleet.wait(60);
         let expected: &[&str] = if is_removed { &[] } else { &["m1"] };
@@ -116,7 +117,8 @@ fn what_a_node_health_check_made_is_left_to_it() {
     let mut fleet = templated(3, Amount::Percent(100));
     fleet.tell(Input::Seen(Fact::Check(foreign_node_check("uid-nhc"))));
     let key = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "m1".into() };
-    let owners = ["uid-nhc", "uid-m1"].map(|uid| OwnerRef { uid: uid.into(), controls: false }).into();
+    let owners = [("uid-nhc", true), ("uid-m1", false)];
+    let owners = owners.map(|(uid, is_check)| OwnerRef { uid: uid.into(), controls: false, is_check }).into();
     fleet.add_object(Object { owners, ..object(key, 77) });
     fleet.wait(60);
     assert_eq!(fleet.remediations(), ["m1"]);
@@ -331,5 +333,130 @@ fn a_remediation_goes_with_its_check_even_if_nobody_was_there_to_see_it_go() {
         assert_eq!(fleet.remediations(), [""; 0]);
         assert_eq!(fleet.sign("m1", Sign::ExternallyRemediated), None);
         assert_eq!(fleet.sign("m1", Sign::HealthCheckSucceeded), None);
+    }
+}
+
+fn other_kind() -> Kind {
+    Kind { kind: "Swap".into(), ..remediation_kind() }
+}
+
+/// The check names another template from now on.
+fn swap(fleet: &mut Fleet) {
+    let kind = Kind { kind: "SwapTemplate".into(), ..template_kind() };
+    let cycle = fleet.objects.values().find(|object| object.body.is_some()).expect("there is a template").clone();
+    let key = ObjectKey { kind: kind.clone(), ..cycle.key.clone() };
+    fleet.add_object(Object { key, ..cycle });
+    let repair = Repair::Template { kind, name: "cycle".into() };
+    fleet.change_check(CHECK, |check| check.policy.as_mut().expect("it is valid").repair = repair);
+}
+
+/// Where the answer was lost, or the watch is slow, the Machine does not say yet what was made for it.
+#[test]
+fn what_is_being_made_from_another_template_is_waited_for_and_removed() {
+    for answer in [Answer::Done(None), Answer::Unsure { why: "lost".into() }] {
+        let mut fleet = templated(2, Amount::Percent(100));
+        fleet.breaks("n1");
+        fleet.wait(297);
+        let Effect::Create(creation) = fleet.until_sent(|effect| matches!(effect, Effect::Create(_))) else {
+            unreachable!("it was looked for")
+        };
+        let object = fleet.made(&creation);
+        fleet.objects.insert(object.key.clone(), object.clone());
+        fleet.tell(Input::Answered(Effect::Create(creation).key(), answer));
+        swap(&mut fleet);
+        fleet.hold_deletions = true;
+        fleet.wait(20);
+        let of_other = |fleet: &Fleet| fleet.objects.keys().filter(|key| key.kind == other_kind()).count();
+        assert_eq!((fleet.remediations(), of_other(&fleet)), (vec!["m1"], 0), "one may be at work");
+        fleet.tell(Input::Seen(Fact::Object(object)));
+        fleet.wait(60);
+        assert_eq!((fleet.remediations(), of_other(&fleet)), (vec!["m1"], 0), "its provider is not done with it");
+        fleet.let_go();
+        fleet.wait(10);
+        assert_eq!((fleet.remediations(), of_other(&fleet)), (vec![], 1));
+    }
+}
+
+/// A Machine whose check went before the Machine could say what was made for it.
+#[test]
+fn what_was_made_goes_with_its_check_though_the_machine_does_not_name_it() {
+    let mut fleet = templated(2, Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(297);
+    let sent = fleet.until_sent(|effect| matches!(effect, Effect::Create(_)));
+    let Effect::Create(creation) = &sent else { unreachable!("it was looked for") };
+    let object = fleet.made(creation);
+    fleet.remove_check(CHECK);
+    fleet.tell(Input::Answered(sent.key(), Answer::Done(None)));
+    fleet.objects.insert(object.key.clone(), object.clone());
+    fleet.tell(Input::Seen(Fact::Object(object)));
+    fleet.wait(60);
+    assert_eq!(fleet.remediations(), [""; 0]);
+}
+
+/// The same object is served in each version of its kind.
+#[test]
+fn a_template_of_another_version_is_no_other_template() {
+    let mut fleet = templated(2, Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(302);
+    let deleted = |fleet: &Fleet| fleet.written.iter().filter(|key| key.starts_with("Delete")).count();
+    let in_v2 = |kind: Kind| Kind { api_version: "repair.test/v2".into(), ..kind };
+    // The server shows what is there in both.
+    for object in fleet.objects.values().cloned().collect::<Vec<_>>() {
+        let key = ObjectKey { kind: in_v2(object.key.kind.clone()), ..object.key.clone() };
+        fleet.add_object(Object { key, ..object });
+    }
+    let repair = Repair::Template { kind: in_v2(template_kind()), name: "cycle".into() };
+    fleet.change_check(CHECK, |check| check.policy.as_mut().expect("it is valid").repair = repair);
+    fleet.wait(60);
+    assert_eq!(deleted(&fleet), 0);
+    assert_eq!(fleet.events_of("RemediationCreated").len(), 2, "one, told of on the machine and on its check");
+}
+
+#[test]
+fn a_look_that_is_refused_says_why_nothing_starts() {
+    let is_look = |effect: &Effect| matches!(effect, Effect::LookMachine { .. });
+    let mut fleet = templated(2, Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(297);
+    for _ in 0..3 {
+        let sent = fleet.until_sent(is_look);
+        let answer = Answer::Refused { why: "machines m1 is forbidden".into(), retry_after: None, forbidden: true };
+        fleet.tell(Input::Answered(sent.key(), answer));
+        let now = plan(&fleet.world, fleet.now());
+        let decision = now.decisions.iter().find(|decision| &*decision.node == "m1").expect("it is decided on");
+        let why = decision.because.to_string();
+        assert!(decision.is_held() && why.contains("Machine ns/m1") && why.contains("machines m1 is forbidden"), "{why}");
+    }
+    assert_eq!(fleet.remediations(), [""; 0]);
+    fleet.wait(60);
+    assert_eq!(fleet.remediations(), ["m1"], "once it may be read");
+}
+
+/// A check that a list no longer shows leaves as little as one whose end was seen.
+#[test]
+fn nothing_is_remembered_of_a_check_that_went_unseen() {
+    let mut fleet = templated(2, Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(302);
+    let key = fleet.checks[CHECK].key();
+    assert_ne!(fleet.world.status_sent(&key), None);
+    fleet.checks.remove(CHECK);
+    fleet.list(Source::MachineChecks(fleet.dialect));
+    fleet.wait(3600);
+    assert_eq!(fleet.world.settled(&key), 0);
+    assert_eq!(fleet.world.status_sent(&key), None);
+}
+
+#[test]
+fn what_was_written_on_a_machine_is_forgotten_with_the_answer() {
+    for answer in [Answer::Conflict, Answer::Missing, Answer::Refused { why: "no".into(), retry_after: None, forbidden: true }] {
+        let mut fleet = templated(2, Amount::Percent(100));
+        fleet.change("m1", |machine| machine.boards.iter_mut().for_each(|board| board.slots = [const { Slot::Before(0) }; 3]));
+        let sent = fleet.until_sent(|effect| matches!(effect, Effect::Sign(_)));
+        assert_eq!(fleet.world.fleet.wrote_new.len(), 1);
+        fleet.tell(Input::Answered(sent.key(), answer));
+        assert_eq!(fleet.world.fleet.wrote_new.len(), 0);
     }
 }

@@ -1,15 +1,13 @@
 //! Is there something left of another template, or of a check that is gone?
 //!
-//! Two repairs must not meet on one machine, and an object that no check would remove would never go. Which kind it has
-//! stands on the Machine, in the condition ExternallyRemediated.
+//! Two repairs must not meet on one machine, and an object that no check would remove would never go. It carries our mark;
+//! which kind it has stands on the Machine, too, in the condition ExternallyRemediated, for who has not seen it yet.
 
-use super::remediation_key;
 use crate::effect::Effect;
 use crate::facts::{Kind, Object, Source};
 use crate::mhc::facts::{Machine, Sign, Style};
 use crate::mhc::status;
 use crate::plan::Draft;
-use crate::world::World;
 
 pub enum Earlier<'a> {
     Nothing,
@@ -18,28 +16,27 @@ pub enum Earlier<'a> {
     There(&'a Object),
 }
 
-/// `own` is the kind that the machine's check makes, if it makes any.
-pub fn earlier<'a>(world: &'a World, machine: &Machine, own: Option<&Kind>) -> Earlier<'a> {
-    let Some(kind) = kind_on(machine).filter(|kind| own != Some(kind)) else { return Earlier::Nothing };
-    let object = world.objects.get(&remediation_key(&kind, machine));
-    let is_ours = |object: &&Object| object.machine_check.is_some() && machine.is_repaired_by(object);
-    match object.filter(is_ours) {
-        Some(object) => Earlier::There(object),
-        None if !world.kinds.contains_key(&kind.api_version) => Earlier::Unknown(Source::Objects(kind)),
-        None if world.served(&kind).is_some() && !world.is_synced(&Source::Objects(kind.clone())) => {
-            Earlier::Unknown(Source::Objects(kind))
+impl<'a> Draft<'a> {
+    /// `own` is the kind that the machine's check makes, if it makes any.
+    pub(super) fn earlier(&self, machine: &Machine, own: Option<&Kind>) -> Earlier<'a> {
+        // In another version it is the same object.
+        let is_other = |kind: &Kind| own.is_none_or(|own| (own.group(), &own.kind) != (kind.group(), &kind.kind));
+        if let Some(object) = self.made_for(machine).find(|object| is_other(&object.key.kind)) {
+            return Earlier::There(object);
         }
-        None => Earlier::Nothing,
+        let Some(kind) = kind_on(machine).filter(is_other) else { return Earlier::Nothing };
+        let is_served = self.world.served(&kind).is_some();
+        let is_known = self.world.kinds.contains_key(&kind.api_version);
+        let source = Source::Objects(kind);
+        if is_known && (!is_served || self.world.is_synced(&source)) { Earlier::Nothing } else { Earlier::Unknown(source) }
     }
-}
 
-/// The kind of what was made for the machine, as we wrote it down there.
-pub fn kind_on(machine: &Machine) -> Option<Kind> {
-    let posted = machine.board(Style::New)?.get(Sign::ExternallyRemediated)?;
-    status::awaited(posted)
-}
+    /// What was made for the machine by us, of whichever kind.
+    pub(in crate::plan) fn made_for<'s>(&'s self, machine: &'s Machine) -> impl Iterator<Item = &'a Object> + use<'s, 'a> {
+        let objects = self.made_for_machines.get(&(&machine.place.namespace, &machine.place.name)).into_iter().flatten();
+        objects.copied().filter(|object| machine.is_repaired_by(object))
+    }
 
-impl Draft<'_> {
     pub(super) fn remove_earlier(&mut self, object: &Object) {
         let is_fresh = self.world.is_fresh(&Source::Objects(object.key.kind.clone()), self.now.mono);
         let served = self.world.served(&object.key.kind).filter(|_| is_fresh && !object.deleting);
@@ -48,4 +45,10 @@ impl Draft<'_> {
             self.send(Effect::Delete { key, plural, uid, tells: Vec::new() });
         }
     }
+}
+
+/// The kind of what was made for the machine, as we wrote it down there.
+pub fn kind_on(machine: &Machine) -> Option<Kind> {
+    let posted = machine.board(Style::New)?.get(Sign::ExternallyRemediated)?;
+    status::awaited(posted)
 }

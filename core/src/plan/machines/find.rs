@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::earlier::kind_on;
-use super::{is_target, kinds};
+use super::is_target;
 use crate::decision::Because;
 use crate::effect::Effect;
 use crate::etcd::Etcd;
-use crate::facts::{Claim, Kind, Name, Rival, Source};
+use crate::facts::{Claim, Name, Rival, Source};
 use crate::health::Known;
 use crate::mhc::facts::{
     CLUSTER_KIND, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, MACHINE_KIND, Machine, MachineCheck, Repair,
@@ -136,13 +135,6 @@ impl Draft<'_> {
         if self.world.is_fresh(&Source::RemoteNodes(key.clone()), self.now.mono) && !self.plan.effects.contains(&effect) {
             self.send(effect);
         }
-    }
-
-    /// The kinds of templates and remediations of all checks, and of what is left of others.
-    pub(crate) fn machine_kinds(&self) -> impl Iterator<Item = Kind> {
-        let ours = self.world.fleet.checks.values().filter(|check| self.world.is_our_machine_check(check));
-        let of_checks = ours.filter_map(|check| check.policy.as_ref().ok()).flat_map(kinds);
-        of_checks.chain(self.world.fleet.machines.values().filter_map(kind_on))
     }
 }
 

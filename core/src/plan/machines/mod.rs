@@ -6,6 +6,8 @@ mod repair;
 mod report;
 pub(crate) mod sign;
 
+pub use earlier::kind_on;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Draft;
@@ -13,6 +15,7 @@ use crate::decision::{Because, Decision, Verdict};
 use crate::effect::EffectKey;
 use crate::escalate::{self, Workshop};
 use crate::facts::{DEFAULT_NAMESPACE, Kind, Name, Object, ObjectKey, Rival, Source};
+use crate::kinds;
 use crate::mhc::budget::{self, Room, Tally};
 use crate::mhc::facts::{Budget, Cluster, ClusterKey, Flavour, Machine, MachineCheck, MachinePolicy, Repair};
 use crate::mhc::fleet::Region;
@@ -185,6 +188,9 @@ impl<'a> Draft<'a> {
     fn decide_machines(&mut self, round: &Round<'a>, subjects: &[Subject<'a>], found: &mut Findings) {
         let label = Name::from(round.check.place.to_string());
         for subject in subjects {
+            if let Some(kind) = round.kind.as_ref().filter(|_| subject.maybe_created) {
+                self.minded.insert(remediation_key(kind, subject.machine));
+            }
             found.unhealthy += usize::from(match &subject.judgement {
                 Judgement::Unhealthy { .. } => true,
                 // What is to be power-cycled is unhealthy until it has been, whatever its Node says meanwhile.
@@ -402,7 +408,7 @@ fn sources(world: &World, check: &MachineCheck, policy: &MachinePolicy, reach: R
     if !check.take_over && !world.is_blind_to(rival, now) {
         sources.push(Source::Rivals(rival));
     }
-    for kind in kinds(policy) {
+    for kind in kinds::of_machine_policy(world, policy) {
         match world.kinds.get(&kind.api_version) {
             // Never synced, as nothing is listed under this name: stands for "not asked yet".
             None => sources.push(Source::Objects(kind)),
@@ -411,14 +417,6 @@ fn sources(world: &World, check: &MachineCheck, policy: &MachinePolicy, reach: R
         }
     }
     sources
-}
-
-/// The kinds that a check needs: of its template, and of what is made from it.
-pub fn kinds(policy: &MachinePolicy) -> Vec<Kind> {
-    match &policy.repair {
-        Repair::Template { kind, .. } => [Some(kind.clone()), remediation_kind(policy)].into_iter().flatten().collect(),
-        Repair::Owner | Repair::PowerCycle | Repair::Deletion => Vec::new(),
-    }
 }
 
 /// It is in the namespace of the machines, whatever its reference says.
@@ -464,7 +462,7 @@ pub fn able_checks(world: &World) -> Vec<&MachineCheck> {
 fn is_able(world: &World, check: &MachineCheck) -> bool {
     let Ok(policy) = &check.policy else { return false };
     let is_usable = || {
-        let is_known = kinds(policy).into_iter().all(|kind| {
+        let is_known = kinds::of_machine_policy(world, policy).into_iter().all(|kind| {
             world.kinds.contains_key(&kind.api_version)
                 && (world.served(&kind).is_none() || world.is_synced(&Source::Objects(kind)))
         });

@@ -1,6 +1,6 @@
 //! What is done about one machine?
 
-use super::earlier::{Earlier, earlier};
+use super::earlier::Earlier;
 use super::find::is_here;
 use super::{Outcome, Reach, Round, Subject, is_beside, is_target, only_waits_for_termination, remediation_key, sign};
 use crate::decision::{Because, Verdict};
@@ -12,7 +12,7 @@ use crate::mhc::judge::{Finding, Judgement, NodeOf, Unjudged};
 use crate::mhc::status;
 use crate::nhc::Event;
 use crate::plan::Draft;
-use crate::plan::repair::LOOK_VALID_FOR;
+use crate::plan::repair::{LOOK_VALID_FOR, node_kind};
 use crate::time::Mono;
 use crate::{quorum, reasons};
 
@@ -35,7 +35,7 @@ impl<'a> Draft<'a> {
             let verdict = if is_unhealthy { Verdict::Hold } else { Verdict::Leave };
             return outcome(verdict, if is_unhealthy { Because::Overlapping { owner } } else { Because::Healthy });
         }
-        match earlier(self.world, subject.machine, round.kind.as_ref()) {
+        match self.earlier(subject.machine, round.kind.as_ref()) {
             Earlier::Nothing => {}
             Earlier::Unknown(source) => return outcome(Verdict::Wait, Because::Stale { source }),
             Earlier::There(object) => {
@@ -207,6 +207,10 @@ impl<'a> Draft<'a> {
     fn may_create(&mut self, round: &Round<'a>, subject: &Subject<'a>, key: &ObjectKey) -> Result<(), Outcome> {
         let create = EffectKey::Create(key.clone());
         let creating = Err(outcome(Verdict::Start, Because::Creating { key: key.clone() }));
+        // From another template, a moment ago: two repairs must not meet.
+        if let Some(other) = self.may_be_made_for(subject.machine).find(|other| *other != key) {
+            return Err(outcome(Verdict::Wait, Because::Creating { key: other.clone() }));
+        }
         match (self.world.flights.get(&create), self.world.flights.clearance(&create, self.now.mono)) {
             (_, Clearance::UnderWay) => return creating,
             (Some(Flight::Stored { .. } | Flight::Exists { .. }), _) => {
@@ -230,6 +234,14 @@ impl<'a> Draft<'a> {
             }
             None => Ok(()),
         }
+    }
+
+    /// What may have been created for the machine, of whichever kind, and is not seen yet.
+    pub(in crate::plan) fn may_be_made_for<'s>(
+        &'s self,
+        machine: &'s Machine,
+    ) -> impl Iterator<Item = &'a ObjectKey> + use<'s, 'a> {
+        self.on_their_way.get(&(&machine.place.namespace, &machine.place.name)).into_iter().flatten().copied()
     }
 
     /// Where an answer was lost, or the watch does not show what was stored, the server is asked.
@@ -335,6 +347,13 @@ impl<'a> Draft<'a> {
             self.wake_if_later(at.after(LOOK_VALID_FOR).shift(1));
             return Err(outcome(Verdict::Wait, Because::Looking));
         }
+        let node_look = expected.map(|(node, _)| (node, EffectKey::Look(cluster.cloned(), node.clone())));
+        let why = |look: &EffectKey| self.world.flights.refusal(look).cloned();
+        let of_machine = why(&EffectKey::LookMachine(machine.place.clone())).map(|why| (machine.key(), why));
+        let of_node = node_look
+            .filter(|_| !has_seen_node)
+            .and_then(|(node, look)| Some((ObjectKey { kind: node_kind(), namespace: None, name: node.clone() }, why(&look)?)));
+        let refused = of_machine.filter(|_| !has_seen_machine).or(of_node);
         let mut sent = true;
         if !has_seen_machine {
             sent &= self.send(Effect::LookMachine { place: machine.place.clone(), dialect: machine.dialect });
@@ -346,7 +365,8 @@ impl<'a> Draft<'a> {
             };
             sent &= !is_full && self.send(Effect::Look { cluster: cluster.cloned(), node: node.clone() });
         }
-        Err(outcome(Verdict::Wait, if sent { Because::Looking } else { Because::Queued }))
+        let waiting = if sent { Because::Looking } else { Because::Queued };
+        Err(outcome(Verdict::Wait, refused.map_or(waiting, |(key, why)| Because::LookRefused { key, why })))
     }
 
     fn started(&mut self, round: &Round<'a>, subject: &Subject<'a>, sent: bool, because: Because) -> Outcome {
@@ -371,11 +391,11 @@ impl<'a> Draft<'a> {
     /// that watch over it, if that is another.
     fn other_owner(&self, check: &MachineCheck, subject: &Subject<'a>) -> Option<Name> {
         let at_work = match subject.node {
-            NodeOf::Known(known) if is_here(self.world, check) => self.remediated_by.get(&known.node.name),
+            NodeOf::Known(known) if is_here(self.world, check) => self.at_work_on(&known.node.name, None),
             NodeOf::Known(_) | NodeOf::Unnamed | NodeOf::Gone(_) | NodeOf::NotHeard => None,
         };
         if let Some(owner) = at_work {
-            return Some((*owner).clone());
+            return Some(owner.clone());
         }
         // What is being terminated is lost, whoever else watches over it; and who deletes it writes nothing on it.
         let is_beside_all = |policy: &MachinePolicy| policy.repair == Repair::Deletion && only_waits_for_termination(policy);

@@ -3,7 +3,7 @@
 //! Owners act on what they read there, so nothing is written that does not follow from the facts, and what was written
 //! goes with the check that wrote it.
 
-use super::earlier::{Earlier, earlier};
+use super::earlier::Earlier;
 use super::{Round, Subject, find, is_beside, is_target};
 use crate::effect::{Change, Edit, Effect, Signing, Target};
 use crate::facts::{Claim, Kind, Source, Status};
@@ -46,7 +46,7 @@ impl<'a> Draft<'a> {
             Judgement::Healthy => Wish::Goes,
             Judgement::Pending { .. } | Judgement::Unhealthy { .. } | Judgement::Unjudged(_) => Wish::Stay,
         };
-        let external = match (subject.remediation, earlier(self.world, machine, round.kind.as_ref())) {
+        let external = match (subject.remediation, self.earlier(machine, round.kind.as_ref())) {
             (Some(object), Earlier::Nothing) => Wish::WaitingFor(&object.key.kind),
             (None, Earlier::Nothing) if !subject.maybe_created => Wish::Goes,
             (Some(_) | None, _) => Wish::Stay,
@@ -159,7 +159,8 @@ impl<'a> Draft<'a> {
         for machine in world.fleet.machines.values().filter(|machine| known.contains(&machine.dialect)) {
             let posted = |sign: Sign| machine.boards.iter().filter_map(move |board| board.get(sign));
             let is_marked = Sign::ALL.into_iter().any(|sign| posted(sign).any(|known| is_ours(sign, known)));
-            if !is_marked || machine.marks.paused || is_in_paused_cluster(world, machine) {
+            let is_ours = is_marked || self.made_for(machine).next().is_some();
+            if !is_ours || machine.marks.paused || is_in_paused_cluster(world, machine) {
                 continue;
             }
             let mut beside = world.fleet.checks.values().filter(|check| is_beside(check, machine));
@@ -168,7 +169,7 @@ impl<'a> Draft<'a> {
             }
             // Of a check that cannot be read nobody knows whether it watches over this one; but nobody is asked under it.
             let may_be_watched = beside.any(|check| check.policy.is_err());
-            let left = if may_be_watched { Earlier::Nothing } else { earlier(world, machine, None) };
+            let left = if may_be_watched { Earlier::Nothing } else { self.earlier(machine, None) };
             if let Earlier::There(object) = left {
                 self.remove_earlier(object);
             }

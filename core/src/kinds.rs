@@ -1,0 +1,57 @@
+//! Which kinds does anybody need to know?
+//!
+//! Whoever writes a check chooses a kind of templates. What is made from them is listed only where there are such templates,
+//! so that nobody chooses what else we list; and what nobody needs any more is forgotten.
+
+use std::collections::BTreeSet;
+
+use crate::escalate;
+use crate::facts::{Check, Kind, Name, ObjectKey, Signal};
+use crate::mhc::facts::{Flavour, MachinePolicy, Repair};
+use crate::plan::machines::kind_on;
+use crate::world::World;
+
+/// Of templates, of what is made from them, and of what is or may be there already.
+pub fn wanted(world: &World) -> BTreeSet<Kind> {
+    let of_nodes = world.checks.values().filter(|check| world.is_ours(check)).flat_map(|check| of_check(world, check));
+    let ours = world.fleet.checks.values().filter(|check| world.is_our_machine_check(check));
+    let policies = ours.filter_map(|check| check.policy.as_ref().ok());
+    let of_machines = policies.flat_map(|policy| of_machine_policy(world, policy));
+    let on_machines = world.fleet.machines.values().filter_map(kind_on);
+    let on_their_way = world.flights.creations().map(|key| key.kind.clone());
+    // What was made stays in sight until it is gone, even if nobody would make such a thing any more.
+    let for_machines = world.objects.values().filter(|object| object.machine_check.is_some()).map(|object| &object.key);
+    let there = world.left_behind().into_values().chain(for_machines).map(|key| key.kind.clone());
+    of_nodes.chain(of_machines).chain(on_machines).chain(on_their_way).chain(there).collect()
+}
+
+/// The kinds that a check needs, and of what it has already on nodes.
+pub fn of_check(world: &World, check: &Check) -> BTreeSet<Kind> {
+    let steps = check.policy.iter().flat_map(|policy| &policy.steps);
+    let policy = steps.flat_map(|step| of_template(world, &step.template));
+    let running =
+        check.status.unhealthy.iter().flat_map(|node| &node.remediations).map(|remediation| remediation.key.kind.clone());
+    policy.chain(running).filter(|kind| kind.api_version.contains('/')).collect()
+}
+
+/// The kinds that a check of machines needs.
+pub fn of_machine_policy(world: &World, policy: &MachinePolicy) -> Vec<Kind> {
+    match &policy.repair {
+        Repair::Template { kind, name } => {
+            of_template(world, &ObjectKey { kind: kind.clone(), namespace: None, name: name.clone() }).collect()
+        }
+        Repair::Owner | Repair::PowerCycle | Repair::Deletion => Vec::new(),
+    }
+}
+
+fn of_template(world: &World, template: &ObjectKey) -> impl Iterator<Item = Kind> {
+    let made = world.served(&template.kind).map(|_| escalate::remediation_kind(template));
+    [Some(template.kind.clone()), made].into_iter().flatten()
+}
+
+/// The API versions of all that anybody asks about.
+pub fn api_versions(world: &World) -> BTreeSet<Name> {
+    let dialects = Flavour::ALL.into_iter().flat_map(Flavour::dialects).map(|dialect| dialect.api_version().into());
+    let signals = Signal::ALL.into_iter().filter_map(|signal| signal.kind()).map(|kind| kind.api_version);
+    wanted(world).into_iter().map(|kind| kind.api_version).chain(dialects).chain(signals).collect()
+}
