@@ -81,7 +81,7 @@ bench: ## Measure, in a release build
 soak: ## Run properties, simulated seeds and searches for long, in a release build
 	@tests/setup rust cc
 	PROPTEST_CASES=$${PROPTEST_CASES:-200000} RESUS_SEEDS=$${RESUS_SEEDS:-5000} \
-	  RESUS_FENCING_SEEDS=$${RESUS_FENCING_SEEDS:-20000} \
+	  RESUS_FENCING_SEEDS=$${RESUS_FENCING_SEEDS:-20000} RESUS_FUZZ=$${RESUS_FUZZ:-1000000} \
 	  cargo test --release -p resus-core -p resus-k8s -p resus-sim -- --include-ignored
 
 kinds: ## Ask a real API server again what its kinds look like, for the embedded one

@@ -123,10 +123,10 @@ impl Answer {
     }
 }
 
-/// When its time is up, kubectl notices now its own clock first and now the end of the watch, and warns of the second.
-/// Over HTTP/1.1, which ours speaks, that is a toss-up; over HTTP/2 the clock mostly wins.
+/// When its time is up, kubectl notices now its own clock first and now the end of the watch, or of the list before it, and warns
+/// of the others. Over HTTP/1.1, which ours speaks, that is a toss-up; over HTTP/2 the clock mostly wins.
 fn is_race(line: &str) -> bool {
-    line.contains("reflector.go") && line.contains("very short watch")
+    line.contains("reflector.go") && ["very short watch", "context deadline exceeded"].iter().any(|end| line.contains(end))
 }
 
 fn parse(text: &str) -> Vec<Part> {

@@ -114,6 +114,8 @@ fn what_may_have_been_created_under_another_check_is_waited_for() {
         let lost = cluster.created.len();
         let plans = turns(&mut cluster, 40);
         assert_eq!(cluster.created.len(), lost, "what was lost may be there");
+        let told = Because::Overlapping { owner: "workers".into() };
+        assert!(plans.iter().any(|plan| *because(plan, "younger", "n1") == told), "{:?}", plans.last());
         assert!(cluster.node_leases.contains_key("node-n1"), "the node is not given back meanwhile");
         let asks = |effect: &Effect| matches!(effect, Effect::Read { key: asked, .. } if *asked == key);
         assert!(plans.iter().any(|plan| plan.effects.iter().any(asks)), "the server is asked");
@@ -272,14 +274,14 @@ fn only_kinds_with_templates_are_listed_and_what_nobody_names_is_forgotten() {
     let mut cluster = settled();
     let apps = |kind: &str| Kind { api_version: "apps/v1".into(), kind: kind.into() };
     let mut other = younger(&mut cluster);
-    let template = ObjectKey { kind: apps("RebooterTemplate"), namespace: None, name: "any".into() };
+    let template = ObjectKey { kind: apps("MetalTemplate"), namespace: None, name: "any".into() };
     other.policy.as_mut().expect("it is valid").steps[0].template = template;
-    cluster.unserved.insert("RebooterTemplate".into());
+    cluster.installed = vec!["Metal".into()];
     apply(&mut cluster, Input::Seen(Fact::Check(other)));
     cluster.run_well(10_000);
     assert!(cluster.world.kinds.contains_key("apps/v1"), "it was asked about");
     let watches = plan(&cluster.world, cluster.now()).watches;
-    assert!(!watches.contains(&Source::Objects(apps("Rebooter"))), "there is no such template");
+    assert!(!watches.contains(&Source::Objects(apps("Metal"))), "there is no such template");
     apply(&mut cluster, Input::Gone(Gone::Check("younger".into())));
     cluster.run_well(3_600_000);
     let known = |cluster: &Cluster| cluster.world.kinds.keys().cloned().collect::<Vec<Name>>();

@@ -67,8 +67,8 @@ pub struct Cluster {
     pub annotations: BTreeMap<Name, Vec<(&'static str, &'static str)>>,
     /// When the Node objects that another machine registered were made.
     pub registered_at: BTreeMap<Name, Wall>,
-    /// Kinds of the provider that are not installed.
-    pub unserved: BTreeSet<Name>,
+    /// Kinds beside those that all providers have.
+    pub installed: Vec<Name>,
     /// Nodes that have not reported anything.
     pub silent: BTreeSet<Name>,
     /// The provider's role lacks patch.
@@ -123,7 +123,7 @@ impl Cluster {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             registered_at: BTreeMap::new(),
-            unserved: BTreeSet::new(),
+            installed: Vec::new(),
             silent: BTreeSet::new(),
             patch_is_forbidden: false,
             has_no_check: false,

@@ -141,7 +141,7 @@ impl Cluster {
     fn kinds(&self, api_version: &Name) -> Fact {
         let mut fact = kinds(api_version);
         if let Fact::Kinds { served, .. } = &mut fact {
-            served.retain(|kind, _| !self.unserved.contains(kind));
+            served.extend(self.installed.iter().map(|kind| (kind.clone(), Served { plural: "any".into(), namespaced: true })));
         }
         let installed = [Signal::ClusterVersions, Signal::Plans].into_iter().filter(|signal| self.signals.contains_key(signal));
         for kind in installed.filter_map(Signal::kind).filter(|kind| kind.api_version == *api_version) {
