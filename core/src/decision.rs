@@ -535,7 +535,7 @@ impl fmt::Display for Because {
             Because::Occupied { key } => write!(f, "{key} exists already and is not ours"),
             Because::Leaving { key } => write!(f, "the earlier {key} is still being deleted"),
             Because::LeftBehind { key } => {
-                write!(f, "the node still has {key}, which belongs to no check any more: waiting until it is deleted")
+                write!(f, "the node may still have {key}, which belongs to no check any more: waiting until it is gone")
             }
             Because::NotLeading => f.write_str("another controller leads, and will start it"),
             Because::Removed { key, times } => write!(f, "somebody else removed {key}, {times} times by now; trying again later"),

@@ -250,7 +250,12 @@ pub enum EffectKey {
     Mark(ObjectKey, Name, u8),
     Fetch(ObjectKey),
     /// By the node's name.
-    FindMachine(Name),
+    /// Of this node; which Machine it names may change meanwhile.
+    FindMachine {
+        node: Name,
+        namespace: Name,
+        name: Name,
+    },
     Unconfirm(Name),
     /// By the lease's name.
     HoldNode(Name),
@@ -282,7 +287,9 @@ impl Effect {
             Effect::Read { key, .. } => EffectKey::Read(key.clone()),
             Effect::Mark { key, uid, mark, .. } => EffectKey::Mark(key.clone(), uid.clone(), mark.number()),
             Effect::Fetch { key, .. } => EffectKey::Fetch(key.clone()),
-            Effect::FindMachine { node, .. } => EffectKey::FindMachine(node.clone()),
+            Effect::FindMachine { node, namespace, name } => {
+                EffectKey::FindMachine { node: node.clone(), namespace: namespace.clone(), name: name.clone() }
+            }
             Effect::Unconfirm { node } => EffectKey::Unconfirm(node.clone()),
             Effect::HoldNode(hold) => EffectKey::HoldNode(hold.name.clone()),
             Effect::ReleaseNode { lease } => EffectKey::ReleaseNode(lease.name.clone()),
@@ -383,7 +390,7 @@ impl EffectKey {
             EffectKey::Read(_) => "read",
             EffectKey::Mark(..) => "mark",
             EffectKey::Fetch(_) => "fetch",
-            EffectKey::FindMachine(_) => "machine",
+            EffectKey::FindMachine { .. } => "machine",
             EffectKey::Unconfirm(_) => "unconfirm",
             EffectKey::HoldNode(_) => "hold-node",
             EffectKey::ReleaseNode(_) => "release-node",

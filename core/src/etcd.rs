@@ -21,7 +21,7 @@ pub struct EtcdPod {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Etcd {
     pods: BTreeMap<Name, EtcdPod>,
-    /// Hosts that were deleted, or lost their Pod or their labels, and when.
+    /// Hosts that were deleted, or lost their Pod or their labels, and when. One whose Pod stands stays.
     departed: BTreeMap<Name, Mono>,
 }
 
@@ -50,7 +50,7 @@ impl Etcd {
 
     pub fn gone(&mut self, pod: &Name, nodes: &BTreeMap<Name, Known>, now: Mono) -> bool {
         let Some(pod) = self.pods.remove(pod) else { return false };
-        if is_counted(&pod, nodes) {
+        if is_counted(&pod, nodes) || self.departed.contains_key(&pod.node) {
             self.departs(pod.node, now);
         }
         true
@@ -71,22 +71,28 @@ impl Etcd {
     }
 
     fn departs(&mut self, host: Name, now: Mono) {
-        self.departed.retain(|_, at| now.since(*at) < REMEMBERED_FOR);
+        let pods = &self.pods;
+        self.departed.retain(|host, at| now.since(*at) < REMEMBERED_FOR || has_pod(pods, host));
         self.departed.insert(host, now);
     }
 
     /// Hosts that count although nothing shows them as such any more.
     fn remembered(&self, now: Mono) -> impl Iterator<Item = &Name> {
-        self.departed.iter().filter(move |(_, at)| now.since(**at) < REMEMBERED_FOR).map(|(host, _)| host)
+        self.departed.keys().filter(move |host| self.remembers(host, now))
     }
 
     pub fn remembers(&self, host: &Name, now: Mono) -> bool {
-        self.departed.get(host).is_some_and(|at| now.since(*at) < REMEMBERED_FOR)
+        self.departed.get(host).is_some_and(|at| now.since(*at) < REMEMBERED_FOR || has_pod(&self.pods, host))
     }
 
-    /// For a node that has no Node, which is where its labels would be.
+    /// Is it one, whatever its labels say? A kubelet that shows such a Pod and hosts no member keeps but itself from being repaired.
     pub fn has_host(&self, host: &Name, now: Mono) -> bool {
-        self.remembers(host, now) || self.pods.values().any(|pod| pod.node == *host)
+        self.remembers(host, now) || has_pod(&self.pods, host)
+    }
+
+    /// Whatever has a Pod of etcd by its kubelet's word, of the control plane or not.
+    pub fn shown(&self) -> impl Iterator<Item = &Name> {
+        self.pods.values().map(|pod| &pod.node)
     }
 
     /// When the next host is forgotten.
@@ -107,6 +113,10 @@ impl Etcd {
         let is_running = if pods.peek().is_some() { pods.all(|pod| pod.ready) } else { known.node.has_etcd_label() };
         known.unreadable.is_none() && known.node.is_ready() && is_running
     }
+}
+
+fn has_pod(pods: &BTreeMap<Name, EtcdPod>, host: &Name) -> bool {
+    pods.values().any(|pod| pod.node == *host)
 }
 
 /// Others can write Pods that look like members; but not on such a node, or where none is.

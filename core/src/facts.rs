@@ -483,13 +483,18 @@ pub struct OwnerRef {
 }
 
 impl Object {
+    /// Is it the work of some NodeHealthCheck?
+    pub fn is_for_node(&self) -> bool {
+        self.body.is_none() && self.owners.iter().any(|owner| owner.is_check && !owner.controls)
+    }
+
     pub fn has_owner(&self, uid: &str) -> bool {
         self.owners.iter().any(|owner| *owner.uid == *uid)
     }
 
-    /// Is it owned by what has this uid, and no part of it? Remediations are; what a controller consists of is not.
+    /// Is it owned by what has this uid, and no part of it? Remediations are; what a controller consists of is not, nor is a template.
     pub fn is_made_for(&self, uid: &str) -> bool {
-        self.has_owner(uid) && !self.owners.iter().any(|owner| *owner.uid == *uid && owner.controls)
+        self.body.is_none() && self.has_owner(uid) && !self.owners.iter().any(|owner| *owner.uid == *uid && owner.controls)
     }
 }
 

@@ -17,7 +17,8 @@ use crate::time::Mono;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Flight {
     /// Sent, not answered; left by an answer, and the loop turns every lost request into one.
-    Sent { at: Mono, tries: u32 },
+    /// `refused`: why it was the last time, if it was.
+    Sent { at: Mono, tries: u32, refused: Option<Name> },
     /// The server stored it; left when the watch shows it.
     Stored { retry_at: Mono },
     /// The server says that it exists already; left when the watch shows it.
@@ -84,11 +85,8 @@ impl Flights {
     pub fn refusal(&self, key: &EffectKey) -> Option<&Name> {
         match self.0.get(key)? {
             Flight::Refused { why, busy: false, .. } if **why != *GONE => Some(why),
-            Flight::Refused { .. }
-            | Flight::Sent { .. }
-            | Flight::Stored { .. }
-            | Flight::Exists { .. }
-            | Flight::Unsure { .. } => None,
+            Flight::Sent { refused, .. } => refused.as_ref(),
+            Flight::Refused { .. } | Flight::Stored { .. } | Flight::Exists { .. } | Flight::Unsure { .. } => None,
         }
     }
 
@@ -123,6 +121,11 @@ impl Flights {
         self.0.iter().filter(|(key, flight)| is_look(key) && matches!(flight, Flight::Sent { .. })).count()
     }
 
+    /// What is answered by the server of this cluster from now on was not asked of the one that it has now.
+    pub fn forget_looks_in(&mut self, cluster: &ClusterKey) {
+        self.0.retain(|key, _| !matches!(key, EffectKey::Look(Some(own), _) if own == cluster));
+    }
+
     /// May something have been created under this name, of whichever kind?
     pub fn may_be_made_for(&self, namespace: &Name, name: &Name) -> bool {
         self.creations().any(|key| key.name == *name && key.namespace.as_ref() == Some(namespace))
@@ -134,13 +137,14 @@ impl Flights {
 
     pub fn sent(&mut self, key: EffectKey, now: Mono) {
         let tries = self.0.get(&key).map_or(0, Flight::tries) + 1;
-        self.0.insert(key, Flight::Sent { at: now, tries });
+        let refused = self.refusal(&key).cloned();
+        self.0.insert(key, Flight::Sent { at: now, tries, refused });
         self.0.retain(|_, flight| flight.is_remembered(now));
     }
 
     /// Returns when the effect was sent, if it was.
     pub fn answered(&mut self, key: &EffectKey, answer: &Answer, now: Mono) -> Option<Mono> {
-        let Some(Flight::Sent { at, tries }) = self.0.get(key).cloned() else { return None };
+        let Some(Flight::Sent { at, tries, .. }) = self.0.get(key).cloned() else { return None };
         let next = match answer {
             Answer::Done(_) => waits_for_watch(key).then_some(Flight::Stored { retry_at: now.after(SEEN_WITHIN) }),
             // To ask at once is right: nothing else will tell whose object it is if the watch is behind.
@@ -151,7 +155,7 @@ impl Flights {
                     key,
                     EffectKey::Read(_)
                         | EffectKey::Fetch(_)
-                        | EffectKey::FindMachine(_)
+                        | EffectKey::FindMachine { .. }
                         | EffectKey::Identify(_)
                         | EffectKey::Discover(_)
                         | EffectKey::ServerVersion
@@ -246,7 +250,7 @@ fn waits_for_watch(key: &EffectKey) -> bool {
         | EffectKey::Tie(_)
         | EffectKey::Read(_)
         | EffectKey::Fetch(_)
-        | EffectKey::FindMachine(_)
+        | EffectKey::FindMachine { .. }
         | EffectKey::LeaseNamespace
         | EffectKey::DefaultTemplate
         | EffectKey::DefaultCheck
@@ -269,7 +273,7 @@ pub fn grows_with_nodes(key: &EffectKey) -> bool {
         | EffectKey::Delete(..)
         | EffectKey::Read(_)
         | EffectKey::Fetch(_)
-        | EffectKey::FindMachine(_)
+        | EffectKey::FindMachine { .. }
         | EffectKey::Mark(..)
         | EffectKey::Unconfirm(_)
         | EffectKey::HoldNode(_)

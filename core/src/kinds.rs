@@ -29,9 +29,10 @@ pub fn wanted(world: &World) -> BTreeSet<Kind> {
 pub fn of_check(world: &World, check: &Check) -> BTreeSet<Kind> {
     let steps = check.policy.iter().flat_map(|policy| &policy.steps);
     let policy = steps.flat_map(|step| of_template(world, &step.template));
-    let running =
-        check.status.unhealthy.iter().flat_map(|node| &node.remediations).map(|remediation| remediation.key.kind.clone());
-    policy.chain(running).filter(|kind| kind.api_version.contains('/')).collect()
+    let listed = check.status.unhealthy.iter().flat_map(|node| &node.remediations).map(|remediation| &remediation.key);
+    // The status may not tell of them yet.
+    let there = world.objects.values().filter(|object| object.is_made_for(&check.uid)).map(|object| &object.key);
+    policy.chain(listed.chain(there).map(|key| key.kind.clone())).filter(|kind| kind.api_version.contains('/')).collect()
 }
 
 /// The kinds that a check of machines needs.

@@ -11,14 +11,14 @@ use crate::etcd::Etcd;
 use crate::facts::{Name, Node, Signal, Source, Status};
 use crate::health::Known;
 use crate::mhc::facts::Machine;
-use crate::plan::machines::Reach;
 use crate::plan::machines::sign::is_asked_by_us;
+use crate::plan::machines::{Reach, node_here};
 use crate::time::Now;
 use crate::world::World;
 
-/// Is it a node of the control plane, or of etcd, by its labels or within the last hour?
+/// Is it a node of the control plane, or of etcd, by its labels, by a static Pod on it, or within the last hour?
 pub fn concerns(world: &World, node: &Node, now: Now) -> bool {
-    node.is_control_plane() || world.etcd.remembers(&node.name, now.mono)
+    node.is_control_plane() || world.etcd.has_host(&node.name, now.mono)
 }
 
 /// The same question about the node of a machine, which may be gone.
@@ -84,14 +84,18 @@ fn view<'a>(world: &'a World, reach: Reach<'a>) -> Option<View<'a>> {
 fn is_on_host(view: Option<View>, machine: &Machine, now: Now) -> bool {
     let (Some((nodes, etcd)), Some(node)) = (view, &machine.node) else { return false };
     match nodes.get(node) {
-        Some(known) => known.is_control_plane || etcd.remembers(node, now.mono),
+        Some(known) => known.is_control_plane || etcd.has_host(node, now.mono),
         None => etcd.has_host(node, now.mono),
     }
 }
 
 /// Would enough members of etcd be up without this one?
 fn majority(nodes: &BTreeMap<Name, Known>, etcd: &Etcd, without: Option<&Name>, now: Now) -> Option<Because> {
-    let hosts = etcd.hosts(nodes, now.mono);
+    let mut hosts = etcd.hosts(nodes, now.mono);
+    // Where nothing but its Pod makes the node a host, those of all others do, too: who lies holds back nobody else.
+    if without.is_some_and(|host| !hosts.contains(host) && etcd.has_host(host, now.mono)) {
+        hosts.extend(etcd.shown());
+    }
     if hosts.is_empty() {
         return None;
     }
@@ -108,20 +112,22 @@ fn machines_under_remediation<'a>(
     now: Now,
 ) -> impl Iterator<Item = &'a Name> {
     let all = world.fleet.machines_in(machine.place.flavour, &machine.place.namespace);
-    let is_busy = |other: &&Machine| {
-        let has_remediation = world.objects.values().any(|object| other.is_repaired_by(object));
-        let is_asked = [EffectKey::DeleteMachine(other.place.clone()), EffectKey::PowerCycle(other.place.clone())];
-        other.deleting
-            || other.marks.power_cycle
-            || has_remediation
-            || is_asked_by_us(other)
-            || is_asked.iter().any(|key| world.flights.may_have_happened(key))
-            || world.flights.may_be_made_for(&other.place.namespace, &other.place.name)
-    };
     let is_beside = move |other: &&Machine| {
         other.uid != machine.uid && other.cluster() == machine.cluster() && concerns_machine(world, other, reach, now)
     };
-    all.filter(is_beside).filter(is_busy).map(|other| &other.place.name)
+    all.filter(is_beside).filter(|other| is_busy(world, other)).map(|other| &other.place.name)
+}
+
+/// Is the machine being repaired, replaced or deleted, or may it be?
+fn is_busy(world: &World, machine: &Machine) -> bool {
+    let has_remediation = || world.objects.values().any(|object| machine.is_repaired_by(object));
+    let is_asked = [EffectKey::DeleteMachine(machine.place.clone()), EffectKey::PowerCycle(machine.place.clone())];
+    machine.deleting
+        || machine.marks.power_cycle
+        || is_asked_by_us(machine)
+        || is_asked.iter().any(|key| world.flights.may_have_happened(key))
+        || world.flights.may_be_made_for(&machine.place.namespace, &machine.place.name)
+        || has_remediation()
 }
 
 /// None while nobody has asked yet.
@@ -149,13 +155,17 @@ fn guarded(world: &World, node: Option<&Name>, now: Now) -> Option<Because> {
 fn under_remediation(world: &World, now: Now) -> impl Iterator<Item = &Name> {
     let is_known = |node: &Name| world.nodes.get(node).is_some_and(|known| known.is_control_plane);
     let is_control_plane = move |node: &Name| is_known(node) || world.etcd.remembers(node, now.mono);
-    let objects = world.objects.values().filter(|object| object.body.is_none());
+    // Whoever may write such objects in a namespace of their own could otherwise stop all repairs of the control plane.
+    let objects = world.objects.values().filter(|object| object.body.is_none() && world.is_at_home(object));
     let remediated =
         objects.filter(move |object| object.control_plane || is_control_plane(&object.node)).map(|object| &object.node);
-    let machines = world.fleet.machines.values().filter(|machine| machine.marks.power_cycle || machine.deleting);
-    let of_machines = machines
+    let of_machines = world
+        .fleet
+        .machines
+        .values()
         .filter_map(|machine| Some((machine, machine.node.as_ref()?)))
         .filter(move |(machine, node)| machine.is_control_plane() || is_control_plane(node))
+        .filter(|(machine, _)| node_here(world, machine).is_some() && is_busy(world, machine))
         .map(|(_, node)| node);
     remediated
         .chain(world.maybe_created().map(|(_, creating)| &creating.node).filter(move |node| is_control_plane(node)))

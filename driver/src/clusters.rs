@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use http::{HeaderValue, Uri};
-use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::client::AuthError;
+use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use kube::{Client, Config};
 use resus_core::mhc::facts::{Access, ClusterKey};
 use secrecy::ExposeSecret as _;
@@ -71,6 +72,7 @@ fn host(server: &Uri) -> &str {
 
 async fn connect(Access(text): &Access, trust: Trust) -> Result<Client> {
     let mut kubeconfig = Kubeconfig::from_yaml(text).map_err(|error| anyhow!(unreadable(&error)))?;
+    keep_current(&mut kubeconfig);
     kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref()).try_for_each(harmless_user)?;
     for cluster in kubeconfig.clusters.iter_mut().filter_map(|cluster| cluster.cluster.as_mut()) {
         harmless_cluster(cluster, trust)?;
@@ -80,6 +82,24 @@ async fn connect(Access(text): &Access, trust: Trust) -> Result<Client> {
     let config = patient(config.map_err(|error| anyhow!(unusable(&error)))?);
     let client = proxy::client(config, trust).ok();
     client.context("no client can be made from the kubeconfig: look at its certificates, its key and the name of its server")
+}
+
+/// What no current context leads to is never used, and may be as it likes. What is empty is not set, as for kubectl.
+fn keep_current(kubeconfig: &mut Kubeconfig) {
+    let current = kubeconfig.contexts.iter().find(|context| Some(&context.name) == kubeconfig.current_context.as_ref());
+    if let Some(context) = current.and_then(|context| context.context.clone()) {
+        kubeconfig.clusters.retain(|cluster| cluster.name == context.cluster);
+        kubeconfig.auth_infos.retain(|user| Some(&user.name) == context.user.as_ref());
+    }
+    let unset = |text: &mut Option<String>| *text = text.take().filter(|text| !text.is_empty());
+    for user in kubeconfig.auth_infos.iter_mut().filter_map(|user| user.auth_info.as_mut()) {
+        [&mut user.token_file, &mut user.client_certificate, &mut user.client_key, &mut user.client_certificate_data]
+            .into_iter()
+            .for_each(unset);
+    }
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|cluster| cluster.cluster.as_mut()) {
+        [&mut cluster.certificate_authority, &mut cluster.certificate_authority_data].into_iter().for_each(unset);
+    }
 }
 
 /// Whoever may write a Secret must not be able to have programs run here, or files read.
@@ -127,8 +147,11 @@ fn harmless_cluster(cluster: &mut Cluster, trust: Trust) -> Result<()> {
 }
 
 /// Parsers show what they stumble over; where it stands has to do.
-fn unreadable(error: &KubeconfigError) -> String {
+/// Nothing of what stands in it is repeated.
+pub fn unreadable(error: &KubeconfigError) -> String {
     match error {
+        KubeconfigError::ReadConfig(error, file) => format!("{}: {error}", file.display()),
+        KubeconfigError::FindPath => "there is none".into(),
         KubeconfigError::Parse(error) => match error.location() {
             Some(at) => format!("it is no kubeconfig: look at line {}, column {}", at.line(), at.column()),
             None => "it is no kubeconfig".into(),
@@ -137,8 +160,17 @@ fn unreadable(error: &KubeconfigError) -> String {
     }
 }
 
-fn unusable(error: &KubeconfigError) -> &'static str {
-    match error {
+pub fn unusable(error: &KubeconfigError) -> String {
+    let load = match error {
+        KubeconfigError::LoadCertificateAuthority(load)
+        | KubeconfigError::LoadClientCertificate(load)
+        | KubeconfigError::LoadClientKey(load) => Some(load),
+        _ => None,
+    };
+    if let Some(LoadDataError::ReadFile(error, file)) = load {
+        return format!("the kubeconfig names the file {}: {error}", file.display());
+    }
+    let why = match error {
         KubeconfigError::CurrentContextNotSet => "the kubeconfig has no current-context",
         KubeconfigError::LoadContext(_) => "the kubeconfig has no context of the name that is its current-context",
         KubeconfigError::LoadClusterOfContext(_) => "the kubeconfig has no cluster of the name that its context gives",
@@ -151,6 +183,21 @@ fn unusable(error: &KubeconfigError) -> &'static str {
         KubeconfigError::LoadClientCertificate(_) => "the client-certificate-data of the kubeconfig is no certificate in base64",
         KubeconfigError::LoadClientKey(_) => "the client-key-data of the kubeconfig is no key in base64",
         _ => "the kubeconfig cannot be used",
+    };
+    why.to_owned()
+}
+
+/// What a program that was run for credentials printed may be those.
+pub fn unauthenticated(error: anyhow::Error) -> anyhow::Error {
+    let is_of_program = |cause: &(dyn std::error::Error + 'static)| {
+        let cause = cause.downcast_ref::<AuthError>();
+        matches!(cause, Some(AuthError::AuthExecRun { .. } | AuthError::AuthExecParse(_) | AuthError::AuthExec(_)))
+    };
+    match error.chain().any(is_of_program) {
+        true => {
+            anyhow!("the program that the kubeconfig names for credentials failed, or printed no credentials: run it by hand")
+        }
+        false => error,
     }
 }
 

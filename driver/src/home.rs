@@ -53,8 +53,7 @@ impl Home {
             kube::Error::Service(cause) => cause, // It is wrapped once more by whoever called.
             error => error.into(),
         })?;
-        self.lock().1.answered(response.status(), Instant::now());
-        if response.status() != StatusCode::UNAUTHORIZED {
+        if self.lock().1.answered(response.status(), Instant::now()) {
             self.telemetry.answered_well();
         }
         Ok(response)
@@ -110,11 +109,14 @@ impl Standing {
         Standing { refused_since: None, read_at: now }
     }
 
-    fn answered(&mut self, code: StatusCode, now: Instant) {
-        self.refused_since = match code {
-            StatusCode::UNAUTHORIZED => self.refused_since.or(Some(now)),
-            _ => None,
-        };
+    /// Did the API server do what was asked, or say why not? An error of whatever stands before it tells nothing.
+    fn answered(&mut self, code: StatusCode, now: Instant) -> bool {
+        match code {
+            StatusCode::UNAUTHORIZED => self.refused_since = self.refused_since.or(Some(now)),
+            code if code.is_server_error() => {}
+            _ => self.refused_since = None,
+        }
+        code != StatusCode::UNAUTHORIZED && !code.is_server_error()
     }
 
     fn due(&self, now: Instant) -> Due {
@@ -135,10 +137,11 @@ mod tests {
         let began = Instant::now();
         let after = |seconds| began + Duration::from_secs(seconds);
         let mut standing = Standing::new(began);
-        standing.answered(StatusCode::UNAUTHORIZED, after(10));
-        standing.answered(StatusCode::FORBIDDEN, after(20));
+        assert!(!standing.answered(StatusCode::UNAUTHORIZED, after(10)));
+        assert!(standing.answered(StatusCode::FORBIDDEN, after(20)));
         assert_eq!(standing.due(after(500)), Due::Nothing, "somebody knew who we are");
         standing.answered(StatusCode::UNAUTHORIZED, after(500));
+        assert!(!standing.answered(StatusCode::BAD_GATEWAY, after(530)), "of a load balancer");
         standing.answered(StatusCode::UNAUTHORIZED, after(559));
         assert_eq!(standing.due(after(559)), Due::Nothing);
         assert_eq!(standing.due(after(560)), Due::ReadAnew);

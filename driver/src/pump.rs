@@ -66,6 +66,8 @@ const REST_SAVED_MAX: Duration = Duration::from_secs(20);
 /// A stopping process waits this long for its last answers: longer than any request may take.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
 
+/// Of Nodes that cannot be read, in one workload cluster.
+const UNREADABLE_TOLD_MAX: u32 = 100;
 /// Whoever makes and deletes such objects again and again does not fill the log.
 const STRAYS_TOLD_MAX: usize = 100;
 
@@ -99,6 +101,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
         led: false,
         foreign: Vec::new(),
         detectors_off: Vec::new(),
+        unreadable_told: BTreeMap::new(),
         strays: BTreeSet::new(),
         unidentified: BTreeSet::new(),
         trouble: None,
@@ -198,6 +201,8 @@ struct Pump {
     foreign: Vec<Name>,
     /// As they were told last.
     detectors_off: Vec<(Detector, Off)>,
+    /// How often we have told of a Node that cannot be read.
+    unreadable_told: BTreeMap<ClusterKey, u32>,
     /// Objects named like those of other controllers, of which we have told.
     strays: BTreeSet<Name>,
     /// Clusters that do not say who they are, as they were told.
@@ -225,6 +230,13 @@ impl Pump {
         match &input {
             // Each of a server of others only once: it may send them without end.
             Input::Unreadable { source: Source::RemoteNodes(cluster), name, .. } if self.world.is_unreadable(cluster, name) => {}
+            Input::Unreadable { source: Source::RemoteNodes(cluster), name, why } => {
+                let told = self.unreadable_told.entry(cluster.clone()).or_default();
+                *told += 1;
+                if *told <= UNREADABLE_TOLD_MAX {
+                    warn!(%cluster, %name, %why, "a Node cannot be read; it is left alone, others go on");
+                }
+            }
             Input::Unreadable { source, name, why } => {
                 warn!(%source, %name, %why, "an object cannot be read; it is left alone, others go on");
             }
@@ -322,6 +334,7 @@ impl Pump {
         }
         let world = &self.world;
         self.clusters.retain(|cluster| world.fleet.access.contains_key(cluster));
+        self.unreadable_told.retain(|cluster, _| world.fleet.clusters.contains_key(cluster));
     }
 
     fn server(&self, cluster: Option<&ClusterKey>) -> Option<Server> {

@@ -37,6 +37,8 @@ use crate::connect;
 use crate::pump::{Clock, Heard};
 use crate::telemetry::Telemetry;
 
+/// A kubeconfig that cannot be used is tried again after this: a name may lead elsewhere by then, and files may be opened again.
+const NO_ACCESS_AGAIN: Duration = Duration::from_secs(300);
 /// For the head of an answer, and for a page of a list.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Busy clusters send an event at once; where a resumed watch is silent, a list is small and brings certainty.
@@ -106,25 +108,34 @@ pub async fn watch(server: Server, what: Wanted, number: u64, heard: Sender<Hear
         Server::Elsewhere(clusters, cluster, access) => (clusters, cluster, access),
     };
     let source = what.source.clone();
-    let watched = async {
-        match clusters.client(&cluster, &access).await {
-            Ok(client) => {
-                let TooMuch(why) = follow(client, what, true, ear.clone(), telemetry.clone()).await;
-                Input::TooMuch { cluster: cluster.clone(), why: why.into() }
+    loop {
+        let watched = async {
+            match clusters.client(&cluster, &access).await {
+                Ok(client) => {
+                    let TooMuch(why) = follow(client, what.clone(), true, ear.clone(), telemetry.clone()).await;
+                    Input::TooMuch { cluster: cluster.clone(), why: why.into() }
+                }
+                Err(error) => Input::NoAccess { cluster: cluster.clone(), why: Plain(&format!("{error:#}")).to_string().into() },
             }
-            Err(error) => Input::NoAccess { cluster: cluster.clone(), why: Plain(&format!("{error:#}")).to_string().into() },
+        };
+        // Whatever one cluster does to us, all others are served.
+        let caught = telemetry.caught(watched).await;
+        let input = caught.unwrap_or_else(|why| Input::NoAccess { cluster: cluster.clone(), why: why.into() });
+        let is_refused = matches!(input, Input::NoAccess { .. });
+        match &input {
+            Input::NoAccess { why, .. } => {
+                warn!(%source, %why, "cannot be watched with this kubeconfig; it is tried again in a while")
+            }
+            Input::TooMuch { why, .. } => warn!(%source, %why, "there is more than we take; it is listed again in a while"),
+            _ => {}
         }
-    };
-    // Whatever one cluster does to us, all others are served.
-    let caught = telemetry.caught(watched).await;
-    let input = caught.unwrap_or_else(|why| Input::NoAccess { cluster: cluster.clone(), why: why.into() });
-    match &input {
-        Input::NoAccess { why, .. } => warn!(%source, %why, "cannot be watched until the kubeconfig is another"),
-        Input::TooMuch { why, .. } => warn!(%source, %why, "there is more than we take; it is listed again in a while"),
-        _ => {}
+        ear.hear(vec![input]).await;
+        if !is_refused {
+            // Whoever hears of it ends this watch, and begins another in time.
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(NO_ACCESS_AGAIN).await;
     }
-    ear.hear(vec![input]).await;
-    std::future::pending::<()>().await;
 }
 
 /// How what a watch says reaches the loop.
@@ -374,6 +385,10 @@ impl Watch {
             };
             bytes += chunk.len();
             buffer.extend_from_slice(&chunk);
+            // To look through all of a line again with each of its bytes would keep us busy.
+            if !chunk.contains(&b'\n') && buffer.len() <= limits::LINE_MAX {
+                continue;
+            }
             match self.lines(buffer, &mut batch.inputs) {
                 Ok(newest) => batch.newest = newest.or(batch.newest),
                 Err(trouble) => return Batch { end: End::Trouble(trouble), ..batch },

@@ -9,7 +9,7 @@ use resus_core::facts::{Name, Served, Version};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::lease::{LeaseAnswer, LeaseEffect, Record};
 use resus_core::mhc::facts::ClusterKey;
-use resus_core::text::Plain;
+use resus_core::text::{Plain, is_name};
 use resus_core::time::{Mono, Wall};
 use serde::Deserialize;
 
@@ -82,8 +82,8 @@ fn fact(effect: &Effect, keep: &Keep, body: &[u8]) -> serde_json::Result<Option<
         Effect::Look { .. } => Some(Fact::Node(observe::node(body, keep)?)),
         Effect::Identify { .. } => {
             let NameOnly { metadata } = serde_json::from_slice(body)?;
-            // What has none is not what was asked for.
-            if metadata.uid.is_empty() {
+            // What has none is not what was asked for. It is shown in a command that people copy.
+            if !is_name(&metadata.uid) {
                 return Err(serde::de::Error::custom("it has no uid"));
             }
             Some(Fact::Identity { uid: metadata.uid.into() })

@@ -4,7 +4,7 @@ use http::{Method, Request, header};
 use resus_core::facts::{Name, ObjectKey, Served, Signal, Source};
 use resus_core::input::{Fact, Gone, Input};
 use resus_core::mhc::facts::{ClusterKey, Dialect, Place};
-use resus_core::text::Plain;
+use resus_core::text::{NAME_MAX, Plain};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -303,5 +303,8 @@ fn version_of(json: &[u8]) -> Option<String> {
     struct Meta {
         resource_version: String,
     }
-    serde_json::from_slice::<View>(json).ok().map(|view| view.metadata.resource_version)
+    serde_json::from_slice::<View>(json)
+        .ok()
+        .map(|view| view.metadata.resource_version)
+        .filter(|version| version.len() <= NAME_MAX)
 }

@@ -185,7 +185,35 @@ fn a_condition_without_a_date_counts_from_when_it_is_seen() {
         assert_eq!((node.conditions[0].since, node.reported_at[0]), (Wall(since), Wall(since)), "{date}");
         let machine = observe::machine(json.as_bytes(), Dialect::OpenShift).expect("it can be read");
         assert_eq!(machine.conditions[0].since, Wall(since), "{date}");
-        assert_eq!(machine.updated_at, (!date.is_null()).then_some(Wall(since)), "{date}");
+        assert_eq!(machine.updated_at, (since != i64::MAX).then_some(Wall(since)), "{date}");
+    }
+}
+
+/// A watch goes on from there, and who asks for more than an address can hold gets no answer.
+#[test]
+fn a_version_that_is_none_is_not_gone_on_from() {
+    for (length, is_kept) in [(20, true), (60_000, false)] {
+        let line = json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1".repeat(length)}}}).to_string();
+        let read = feed::read_line(&Source::Nodes, &Keep::default(), line.as_bytes());
+        assert_eq!(matches!(read, Ok(Line::Input(_, Some(_)))), is_kept, "{length}");
+    }
+}
+
+/// What its checks own as a part of them is none of their remediations, and what others own is none at all.
+#[test]
+fn owners_are_read_with_what_they_are() {
+    let owner = |api_version: &str, kind: &str, controller: Value| json!({"apiVersion": api_version, "kind": kind, "name": "c", "uid": "u", "controller": controller});
+    let check = "remediation.medik8s.io/v1alpha1";
+    for (owner, controls, is_check) in [
+        (owner(check, "NodeHealthCheck", json!(false)), false, true),
+        (owner(check, "NodeHealthCheck", Value::Null), false, true),
+        (owner("remediation.medik8s.io/v2", "NodeHealthCheck", json!(true)), true, true),
+        (owner("remediation.medik8s.io.evil/v1", "NodeHealthCheck", json!(false)), false, false),
+        (owner("machine.openshift.io/v1beta1", "Machine", json!(true)), true, false),
+    ] {
+        let json = json!({"metadata": {"name": "n1", "namespace": "ns", "uid": "o", "ownerReferences": [owner.clone()]}});
+        let object = observe::object(json.to_string().as_bytes(), &key().kind).expect("it can be read");
+        assert_eq!((object.owners[0].controls, object.owners[0].is_check), (controls, is_check), "{owner}");
     }
 }
 

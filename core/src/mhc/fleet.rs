@@ -27,9 +27,11 @@ pub struct Fleet {
     pub overflows: BTreeMap<ClusterKey, Overflow>,
     pub identities: BTreeMap<ClusterKey, Identity>,
     pub regions: BTreeMap<ClusterKey, Region>,
+    /// What is remembered of their etcd while there is no region.
+    etcd: BTreeMap<ClusterKey, Etcd>,
     /// Conditions that are dated into the future, or not at all, by their type: as they stand there, and when that was
     /// first seen.
-    ahead: BTreeMap<(Place, Box<str>), (Condition, Wall)>,
+    ahead: BTreeMap<Place, BTreeMap<Box<str>, (Condition, Wall)>>,
     /// When the last answered look at each Machine was sent.
     pub looks: BTreeMap<Place, Mono>,
     /// Dialects whose definitions drop conditions of the new style: they are older than it.
@@ -148,16 +150,22 @@ impl Fleet {
 
     /// What is dated into the future, or not at all, counts from when it was first seen.
     pub fn date(&mut self, machine: &mut Machine, now: Wall) {
+        let known = self.ahead.remove(&machine.place).unwrap_or_default();
+        let mut ahead = BTreeMap::new();
         for own in machine.conditions.iter_mut().filter(|own| own.since > now) {
-            let key = (machine.place.clone(), own.kind.clone());
-            let known = self.ahead.get(&key).filter(|(known, _)| known.is_since_when(own)).map(|(_, seen_at)| *seen_at);
-            let seen_at = known.unwrap_or_else(|| {
-                self.ahead.retain(|(place, _), _| self.machines.contains_key(place));
-                self.ahead.insert(key, (own.clone(), now));
-                now
-            });
+            let seen = known.get(&own.kind).filter(|(known, _)| known.is_since_when(own)).map(|(_, seen_at)| *seen_at);
+            let seen_at = seen.unwrap_or(now);
+            ahead.insert(own.kind.clone(), (own.clone(), seen_at));
             own.since = seen_at;
         }
+        if !ahead.is_empty() {
+            self.ahead.insert(machine.place.clone(), ahead);
+        }
+    }
+
+    pub fn machine_gone(&mut self, place: &Place) -> bool {
+        self.ahead.remove(place);
+        self.machines.remove(place).is_some()
     }
 
     /// Was this made for a machine that we know?
@@ -169,6 +177,12 @@ impl Fleet {
         };
         let is_owner = |flavour| self.machines.get(&at(flavour)).is_some_and(|machine| machine.is_repaired_by(object));
         Flavour::ALL.into_iter().any(is_owner)
+    }
+
+    pub fn region_mut(&mut self, cluster: &ClusterKey) -> &mut Region {
+        let Fleet { regions, etcd, .. } = self;
+        let begun = || Region { etcd: etcd.remove(cluster).unwrap_or_default(), ..Region::default() };
+        regions.entry(cluster.clone()).or_insert_with(begun)
     }
 
     pub fn region(&self, cluster: &ClusterKey) -> Option<&Region> {
@@ -210,6 +224,7 @@ impl Fleet {
 
     pub fn cluster_gone(&mut self, cluster: &ClusterKey) -> bool {
         self.identities.remove(cluster);
+        self.etcd.remove(cluster);
         self.clusters.remove(cluster).is_some()
     }
 
@@ -306,7 +321,10 @@ impl Fleet {
         match source {
             // To compare each would cost more than it is worth where nothing is gone, which is nearly always.
             _ if unseen.is_empty() => {}
-            Source::Machines(dialect) => self.machines.retain(|place, _| !gone(dialect.flavour(), place)),
+            Source::Machines(dialect) => {
+                self.machines.retain(|place, _| !gone(dialect.flavour(), place));
+                self.ahead.retain(|place, _| !gone(dialect.flavour(), place));
+            }
             Source::Clusters(_) => {
                 let gone = self.clusters.keys().filter(|key| unseen.contains(&cluster_name(key))).cloned().collect::<Vec<_>>();
                 gone.iter().for_each(|key| {
@@ -339,7 +357,10 @@ impl Fleet {
     pub fn forget(&mut self, source: &Source, now: Mono) {
         match source {
             Source::MachineChecks(dialect) => self.checks.retain(|_, check| check.dialect != *dialect),
-            Source::Machines(dialect) => self.machines.retain(|_, machine| machine.dialect != *dialect),
+            Source::Machines(dialect) => {
+                self.machines.retain(|_, machine| machine.dialect != *dialect);
+                self.ahead.retain(|place, _| self.machines.contains_key(place));
+            }
             Source::Clusters(_) => self.clusters.clear(),
             Source::Access(cluster) => {
                 self.access.remove(cluster);
@@ -347,7 +368,11 @@ impl Fleet {
                 self.forbidden.remove(cluster);
             }
             Source::RemoteNodes(cluster) => {
-                self.regions.remove(cluster);
+                if let Some(Region { nodes, mut etcd, .. }) = self.regions.remove(cluster) {
+                    nodes.values().for_each(|known| etcd.node_left(&known.node, now));
+                    etcd.all_gone(&nodes, now);
+                    self.etcd.insert(cluster.clone(), etcd);
+                }
             }
             Source::RemoteEtcd(cluster) => {
                 if let Some(region) = self.regions.get_mut(cluster) {

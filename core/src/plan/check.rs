@@ -67,12 +67,12 @@ impl<'a> Target<'a> {
         self.health == Health::Healthy && self.mine.is_empty() && self.maybe_created.is_none()
     }
 
-    /// Steps that were given up, and of which nothing is left but the status. Those of an earlier Node of this name do not
-    /// count, unless something is still at work that was made for that: then it came back in the middle of its repair.
+    /// Steps that were given up, and of which nothing is left but the status. What was given up for an earlier Node of this name does
+    /// not count, unless something is still at work that was made for that: then it came back in the middle of its repair.
     pub fn remembered(&self) -> Vec<&'a Remediation> {
         let node = &self.known.node;
         let outlives_node = self.mine.iter().any(|object| object.created_at < node.created_at);
-        let is_of_node = |remediation: &Remediation| outlives_node || remediation.started_at >= node.created_at;
+        let is_of_node = |remediation: &Remediation| outlives_node || remediation.timed_out_at >= Some(node.created_at);
         let listed = self.listed.into_iter().flat_map(|listed| &listed.remediations);
         let is_live = |remediation: &Remediation| self.mine.iter().any(|object| object.uid == remediation.uid);
         let given_up = listed.filter(|remediation| remediation.timed_out_at.is_some() && !is_live(remediation));
@@ -120,9 +120,8 @@ impl<'a> Draft<'a> {
         self.plan.decisions.reserve(targets.len() + leftovers.len());
         let mut unhealthy = Vec::new();
         // Whether or not the check still has the node.
-        let at_work = leftovers.keys().chain(self.maybe_created.keys().copied());
+        let at_work = leftovers.keys().chain(self.maybe_created.keys().copied()).chain(self.left_behind.keys().copied());
         let mut busy: BTreeSet<Name> = at_work.map(|node| hold::lease_name(node)).collect();
-        self.minded.extend(targets.iter().filter_map(|target| target.maybe_created.cloned()));
         for target in &targets {
             let (verdict, because) = self.decide(&round, target);
             unhealthy.extend(self.found(&round, target, &because));
@@ -252,6 +251,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn find_out_key(&mut self, key: &ObjectKey) {
+        self.minded.insert(key.clone());
         let Some(served) = self.world.served(&key.kind) else { return };
         match self.world.flights.clearance(&EffectKey::Create(key.clone()), self.now.mono) {
             Clearance::Go => {

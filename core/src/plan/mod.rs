@@ -103,7 +103,7 @@ struct Draft<'a> {
     /// What was made for machines, by us, by their namespace and name; and what may have been and is not seen yet.
     made_for_machines: BTreeMap<(&'a Name, &'a Name), Vec<&'a Object>>,
     on_their_way: BTreeMap<(&'a Name, &'a Name), Vec<&'a ObjectKey>>,
-    /// Creations about which a check decides whether to ask.
+    /// Creations of which it is decided already whether they are asked about or sent again.
     minded: BTreeSet<ObjectKey>,
     /// The node or machine of each control plane on which this plan starts something.
     starting: BTreeMap<Option<ClusterKey>, Name>,
@@ -277,8 +277,12 @@ impl<'a> Draft<'a> {
             self.plan.watches.insert(Source::NodeLeases);
         }
         let (etcd, now) = (&self.world.etcd, self.now.mono);
-        let concerns = |known: &&Known| known.is_control_plane || etcd.remembers(&known.node.name, now);
+        let concerns = |known: &&Known| known.is_control_plane || etcd.has_host(&known.node.name, now);
         let control_plane: Vec<_> = self.world.nodes.values().filter(concerns).collect();
+        // A host that lost its label looks like any other node until its Pod is seen.
+        if policies.peek().is_some() && !control_plane.is_empty() {
+            self.plan.watches.insert(Source::Etcd);
+        }
         if policies.any(|policy| control_plane.iter().any(|known| policy.selector.selects(&known.node.labels))) {
             self.plan.watches.insert(Source::Etcd);
             self.wake(etcd.forgets_at(now));

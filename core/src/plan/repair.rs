@@ -153,6 +153,7 @@ impl<'a> Draft<'a> {
             self.find_out(target);
             return creating;
         }
+        self.minded.insert(key.clone());
         match (self.world.flights.get(&create), self.world.flights.clearance(&create, self.now.mono)) {
             (_, Clearance::UnderWay) => return creating,
             (Some(Flight::Stored { .. } | Flight::Exists { .. }), _) => {
@@ -203,7 +204,7 @@ impl<'a> Draft<'a> {
     fn mate(&mut self, target: &Target<'a>, key: &ObjectKey) -> Result<Option<Mate>, (Verdict, Because)> {
         let beside = |(namespace, _): &(&str, &str)| key.namespace.as_deref() == Some(*namespace);
         let Some((namespace, name)) = target.known.node.machine().filter(beside) else { return Ok(Some(Mate::None)) };
-        if let Some((at, found)) = self.world.machine_of(target.name())
+        if let Some((at, found)) = self.world.machine_of(target.name(), namespace, name)
             && self.now.mono.since(*at) <= LOOK_VALID_FOR
         {
             return Ok(Some(match found {
@@ -214,11 +215,12 @@ impl<'a> Draft<'a> {
                 }
             }));
         }
-        let refused = match self.world.flights.get(&EffectKey::FindMachine(target.name().clone())) {
+        let find = Effect::FindMachine { node: target.name().clone(), namespace: namespace.into(), name: name.into() };
+        let refused = match self.world.flights.get(&find.key()) {
             Some(Flight::Refused { why, busy, .. }) => Some((why.clone(), *busy)),
             Some(_) | None => None,
         };
-        self.send(Effect::FindMachine { node: target.name().clone(), namespace: namespace.into(), name: name.into() });
+        self.send(find);
         let Some((why, busy)) = refused else { return Ok(None) };
         let kind = Kind { api_version: MACHINE_API_VERSION.into(), kind: "Machine".into() };
         let key = ObjectKey { kind, namespace: Some(namespace.into()), name: name.into() };

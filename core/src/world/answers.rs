@@ -131,15 +131,17 @@ impl World {
                 }
                 self.unwritable.remove(&key.kind);
             }
-            (EffectKey::FindMachine(node), Answer::Done(Some(Fact::MachineOfNode { uid, node: named }))) => {
+            (EffectKey::FindMachine { node, namespace, name }, Answer::Done(Some(Fact::MachineOfNode { uid, node: named }))) => {
                 let found = match named {
                     Some(named) if named == node => MachineOfNode::Own { uid },
                     named => MachineOfNode::OfAnother { node: named },
                 };
-                self.machine_found(node, found, sent_at, now);
+                self.machine_found((node, namespace, name), found, sent_at, now);
             }
-            (EffectKey::FindMachine(node), Answer::Missing) => self.machine_found(node, MachineOfNode::Missing, sent_at, now),
-            (EffectKey::FindMachine(_), _) => {}
+            (EffectKey::FindMachine { node, namespace, name }, Answer::Missing) => {
+                self.machine_found((node, namespace, name), MachineOfNode::Missing, sent_at, now);
+            }
+            (EffectKey::FindMachine { .. }, _) => {}
             (EffectKey::Fetch(_), Answer::Done(Some(fact @ Fact::Whole { .. }))) => {
                 self.seen(fact, now);
             }
@@ -229,9 +231,9 @@ impl World {
         }
     }
 
-    fn machine_found(&mut self, node: Name, found: MachineOfNode, sent_at: Mono, now: Now) {
+    fn machine_found(&mut self, asked: (Name, Name, Name), found: MachineOfNode, sent_at: Mono, now: Now) {
         self.machines.retain(|_, (at, _)| now.mono.since(*at) < STALE_AFTER);
-        self.machines.insert(node, (sent_at, found));
+        self.machines.insert(asked, (sent_at, found));
     }
 
     pub(super) fn settle(&mut self, about: ObjectKey, event: Name, answer: &Answer) {

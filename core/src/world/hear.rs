@@ -34,6 +34,8 @@ const RECHECK_MAX: Duration = Duration::from_secs(60);
 const RECHECK_BLIND: Duration = Duration::from_secs(15);
 /// Of one kind: more than an admin reads, however many a tenant writes.
 const STRAYS_MAX: usize = 10;
+/// Namespaces that templates are kept in: providers have one each.
+const WORKPLACES_MAX: usize = 1000;
 /// So short-lived are remediations only in tests and in trouble; and trouble is told after the first hundred.
 const BRIEF_MAX: usize = 100;
 
@@ -116,7 +118,7 @@ impl World {
             Source::Rivals(rival) => self.rivals.entry(*rival).or_default().listed(&unseen),
             Source::RemoteNodes(cluster) => {
                 // A cluster without Nodes has been heard of, too.
-                self.fleet.regions.entry(cluster.clone()).or_default();
+                self.fleet.region_mut(&cluster);
                 self.fleet.drop_unseen(source, &unseen, now.mono);
                 if self.fleet.is_taken(cluster, now.mono) {
                     self.fleet.overflows.remove(cluster);
@@ -189,6 +191,7 @@ impl World {
                     self.forget(&Source::RemoteNodes(cluster.clone()), now.mono);
                     self.forget(&Source::RemoteEtcd(cluster.clone()), now.mono);
                     self.looks.retain(|(own, _), _| own.as_ref() != Some(&cluster));
+                    self.flights.forget_looks_in(&cluster);
                     self.fleet.no_access.remove(&cluster);
                     self.fleet.overflows.remove(&cluster);
                     self.fleet.may_change(&cluster, now.mono);
@@ -202,7 +205,7 @@ impl World {
                 if !self.fleet.is_taken(&cluster, now.mono) {
                     return false;
                 }
-                let region = self.fleet.regions.entry(cluster.clone()).or_default();
+                let region = self.fleet.region_mut(&cluster);
                 region.etcd.seen(pod, says, &region.nodes, now.mono) | self.overflows(cluster, now)
             }
             // Of which cluster only the answer knows.
@@ -246,6 +249,10 @@ impl World {
         if self.default_check != DefaultCheck::Off {
             self.default_check = DefaultCheck::Settled;
         }
+        let templates = check.policy.iter().flat_map(|policy| &policy.steps).map(|step| &step.template);
+        let listed = check.status.unhealthy.iter().flat_map(|node| &node.remediations).map(|remediation| &remediation.key);
+        let namespaces = templates.chain(listed).filter_map(|key| key.namespace.clone());
+        self.workplaces.extend(namespaces.take(WORKPLACES_MAX.saturating_sub(self.workplaces.len())));
         self.checks.insert(check.name.clone(), check);
         true
     }
@@ -296,7 +303,7 @@ impl World {
             return false;
         }
         let news = self.news(&source, now.mono);
-        let region = self.fleet.regions.entry(cluster.clone()).or_default();
+        let region = self.fleet.region_mut(&cluster);
         let is_control_plane = node.is_control_plane();
         let Some(before) = region.take_in(node, news, now) else { return false };
         if let Some(before) = before.filter(|_| !is_control_plane) {
@@ -460,7 +467,7 @@ impl World {
             Gone::Node(name) => {
                 self.heard(&Source::Nodes, now);
                 self.looks.remove(&(None, name.clone()));
-                self.machines.remove(&name);
+                self.machines.retain(|(node, _, _), _| *node != name);
                 self.node_gone(&name, now.mono)
             }
             Gone::Check(name) => {
@@ -524,7 +531,7 @@ impl World {
                 self.fleet.looks.remove(&place);
                 self.flights.resolved(&EffectKey::DeleteMachine(place.clone()));
                 self.flights.resolved(&EffectKey::PowerCycle(place.clone()));
-                self.fleet.machines.remove(&place).is_some()
+                self.fleet.machine_gone(&place)
             }
             Gone::Cluster(dialect, key) => {
                 self.heard(&Source::Clusters(dialect), now);
@@ -537,14 +544,14 @@ impl World {
             }
             Gone::RemoteNode(cluster, name) => {
                 self.heard(&Source::RemoteNodes(cluster.clone()), now);
-                let region = self.fleet.regions.entry(cluster.clone()).or_default();
+                let region = self.fleet.region_mut(&cluster);
                 let was_known = region.node_gone(&name, now.mono);
                 self.looks.remove(&(Some(cluster), name));
                 was_known
             }
             Gone::RemoteEtcd { cluster, pod } => {
                 self.heard(&Source::RemoteEtcd(cluster.clone()), now);
-                let region = self.fleet.regions.entry(cluster).or_default();
+                let region = self.fleet.region_mut(&cluster);
                 region.etcd.gone(&pod, &region.nodes, now.mono)
             }
             Gone::Definition { name } => {
@@ -658,7 +665,7 @@ impl World {
             }
             Source::RemoteNodes(cluster) if !self.fleet.is_taken(cluster, now.mono) => false,
             Source::RemoteNodes(cluster) => {
-                let region = self.fleet.regions.entry(cluster.clone()).or_default();
+                let region = self.fleet.region_mut(&cluster);
                 region.cannot_read(name, why) | self.overflows(cluster.clone(), now)
             }
             // Somebody says something that we do not understand: in doubt, nothing starts.

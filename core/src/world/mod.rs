@@ -70,12 +70,14 @@ pub struct World {
     /// When the last answered look at a node was sent, and whether it was there.
     looks: BTreeMap<(Option<ClusterKey>, Name), (Mono, bool)>,
     /// What each node names as its Machine, and when we asked.
-    machines: BTreeMap<Name, (Mono, MachineOfNode)>,
+    machines: BTreeMap<(Name, Name, Name), (Mono, MachineOfNode)>,
     /// Events that need no further attempt, by check, until the status that goes with them is written.
     settled: BTreeMap<ObjectKey, BTreeSet<Name>>,
     status_sent: BTreeMap<ObjectKey, StatusSent>,
     /// For whom each creation that is under way, or may have happened, was sent.
     creations: BTreeMap<ObjectKey, Creating>,
+    /// Namespaces of what NodeHealthChecks make.
+    workplaces: BTreeSet<Name>,
     /// How often somebody else removed what we created, and when last.
     removals: BTreeMap<ObjectKey, (u32, Mono)>,
     /// Nodes of which nothing was ever readable but the name, with why.
@@ -189,6 +191,7 @@ impl World {
             settled: BTreeMap::new(),
             status_sent: BTreeMap::new(),
             creations: BTreeMap::new(),
+            workplaces: BTreeSet::new(),
             removals: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             polled: BTreeSet::new(),
@@ -212,7 +215,7 @@ impl World {
             }
             Input::Dated { cluster: Some(cluster), date, sent_at } => {
                 if self.fleet.access.contains_key(&cluster) {
-                    self.fleet.regions.entry(cluster).or_default().clock.dated(date, sent_at, now);
+                    self.fleet.region_mut(&cluster).clock.dated(date, sent_at, now);
                 }
                 false
             }
@@ -434,6 +437,11 @@ impl World {
         self.creations.iter().filter(move |(key, _)| may_exist(key))
     }
 
+    /// Is it where remediations are made, by what checks say or have said since we began?
+    pub fn is_at_home(&self, object: &Object) -> bool {
+        object.key.namespace.as_ref().is_none_or(|namespace| self.workplaces.contains(namespace))
+    }
+
     /// Was it sent for a node, and not for a machine?
     pub fn is_for_node(&self, key: &ObjectKey) -> bool {
         self.creations.contains_key(key)
@@ -444,7 +452,7 @@ impl World {
         let uids: BTreeSet<&str> = self.checks.values().map(|check| &*check.uid).collect();
         let is_left = |object: &&Object| {
             let mut checks = object.owners.iter().filter(|owner| owner.is_check && !owner.controls);
-            checks.any(|owner| !uids.contains(&*owner.uid))
+            checks.any(|owner| !uids.contains(&*owner.uid)) && object.body.is_none() && self.is_at_home(object)
         };
         self.objects.values().filter(is_left).map(|object| (&object.node, &object.key)).collect()
     }
@@ -472,9 +480,9 @@ impl World {
         look.filter(|(_, found)| *found == is_there).map(|(at, _)| *at)
     }
 
-    /// What was found when the node's Machine was last asked for, and when that was.
-    pub fn machine_of(&self, node: &str) -> Option<&(Mono, MachineOfNode)> {
-        self.machines.get(node)
+    /// What was found when the Machine of this namespace and name, which the node names, was last asked for, and when that was.
+    pub fn machine_of(&self, node: &Name, namespace: &str, name: &str) -> Option<&(Mono, MachineOfNode)> {
+        self.machines.get(&(node.clone(), namespace.into(), name.into()))
     }
 
     pub fn is_settled(&self, check: &ObjectKey, event: &str) -> bool {

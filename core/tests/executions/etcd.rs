@@ -2,7 +2,7 @@
 
 use resus_core::decision::Because;
 use resus_core::etcd::EtcdPod;
-use resus_core::facts::{ETCD_LABEL, Name, Source};
+use resus_core::facts::{CONTROL_PLANE_LABELS, ETCD_LABEL, Name, Requirement, Selector, Source};
 use resus_core::input::{Fact, Gone, Input};
 
 use crate::checks::{MINUTE, because, control_plane, exist, name, now, reboot, set_label, settled};
@@ -75,8 +75,48 @@ fn only_static_pods_on_nodes_of_the_control_plane_are_members() {
         breaks(&mut cluster, &["n1"]);
         assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 0, needed: 1, of: 1 }, "{is_static}");
         breaks(&mut cluster, &["n4"]);
-        exist(&cluster, &[reboot("n4")]);
+        match is_static {
+            // By its kubelet's word it may be one itself, and n1 is down.
+            true => assert_eq!(because(&cluster, "n4"), Because::EtcdQuorum { ready: 1, needed: 2, of: 3 }),
+            false => exist(&cluster, &[reboot("n4")]),
+        }
     }
+}
+
+/// NodeRestriction keeps a kubelet from giving the label back to its Node, and neither an hour nor a restart of ours puts that right.
+#[test]
+fn a_member_whose_node_has_no_label_is_guarded_as_long_as_its_pod_stands() {
+    for restarts in [false, true] {
+        let mut cluster = settled();
+        control_plane(&mut cluster, &["n1", "n2", "n3"], true);
+        // Its check is one of workers.
+        let is_worker = Requirement::DoesNotExist(CONTROL_PLANE_LABELS[0].into());
+        cluster.change_policy(|policy| policy.selector = Selector(vec![is_worker]));
+        node_goes(&mut cluster, "n2");
+        cluster.labels.remove(&name("n2"));
+        cluster.broken_since.insert(name("n2"), None);
+        cluster.touch(&name("n2"));
+        cluster.run_well(2 * 60 * MINUTE);
+        if restarts {
+            cluster.restart();
+            cluster.run_well(30_000);
+        }
+        shows(&mut cluster, "n1", Some(false));
+        breaks(&mut cluster, &["n2"]);
+        assert_eq!(because(&cluster, "n2"), Because::EtcdQuorum { ready: 1, needed: 2, of: 3 }, "{restarts}");
+        shows(&mut cluster, "n1", Some(true));
+        cluster.run_well(3_000);
+        exist(&cluster, &[reboot("n2")]);
+    }
+}
+
+#[test]
+fn a_member_whose_node_we_have_never_seen_counts() {
+    let mut cluster = settled();
+    control_plane(&mut cluster, &["n1", "n2"], true);
+    shows(&mut cluster, "n9", Some(true));
+    breaks(&mut cluster, &["n1"]);
+    assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 1, needed: 2, of: 3 });
 }
 
 #[test]

@@ -363,17 +363,26 @@ impl Cluster {
         let waiting: Vec<Source> =
             self.news.iter().filter(|(_, news)| !news.is_empty()).map(|(source, _)| source.clone()).collect();
         let Some(source) = waiting.get(which % waiting.len().max(1)) else { return };
-        let now = self.now();
-        if let Some(news) = self.news.get_mut(source).and_then(VecDeque::pop_front) {
+        let (source, now) = (source.clone(), self.now());
+        if let Some(news) = self.news.get_mut(&source).and_then(VecDeque::pop_front)
+            && self.is_watched(&source)
+        {
             self.world.apply(news, now);
         }
+    }
+
+    /// Of kinds that nobody needs nothing is heard.
+    fn is_watched(&self, source: &Source) -> bool {
+        !matches!(source, Source::Objects(_)) || self.world.sources().any(|own| own == source)
     }
 
     /// Of one source, whatever the other watches do.
     pub fn hear_of(&mut self, source: &Source) {
         let now = self.now();
         while let Some(news) = self.news.get_mut(source).and_then(VecDeque::pop_front) {
-            self.world.apply(news, now);
+            if self.is_watched(source) {
+                self.world.apply(news, now);
+            }
         }
     }
 

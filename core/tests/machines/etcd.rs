@@ -1,7 +1,8 @@
 //! Machines that host etcd, whatever their labels say.
 
-use resus_core::facts::{Amount, ETCD_LABEL, Status};
-use resus_core::mhc::facts::{Budget, CONTROL_PLANE_MACHINE_LABEL, ClusterKey, Dialect, Repair};
+use resus_core::facts::{Amount, ETCD_LABEL, Source, Status};
+use resus_core::input::{Fact, Input};
+use resus_core::mhc::facts::{Access, Budget, CONTROL_PLANE_MACHINE_LABEL, ClusterKey, Dialect, Repair};
 
 use crate::facts::{by_template, check};
 use crate::model::{CHECK, Fleet};
@@ -73,4 +74,32 @@ fn a_machine_set_is_not_asked_to_replace_what_etcd_needs() {
         let asked: &[&str] = if is_control_plane { &["m0", "m1", "m3"] } else { &["m3"] };
         assert_eq!(fleet.all_asked(), asked, "the owner of a control plane looks after its etcd itself");
     }
+}
+
+/// Two of five; and another kubeconfig, of the same cluster: a token that was renewed.
+#[test]
+fn members_that_are_gone_are_remembered_while_their_cluster_is_reached_anew() {
+    let (mut fleet, cluster) = hosts(by_template(), true);
+    let key = cluster.clone().expect("it is elsewhere");
+    for (node, machine) in [("n3", "m3"), ("n4", "m4")] {
+        let mut host = fleet.nodes[&cluster][node].clone();
+        (host.version, host.labels) = (fleet.next_version(), [(ETCD_LABEL, "true")].into_iter().collect());
+        fleet.nodes.get_mut(&cluster).expect("it is there").insert(node.into(), host.clone());
+        fleet.tell(Input::Seen(Fact::RemoteNode(key.clone(), host)));
+        fleet.change(machine, |machine| machine.marks.skipped = true);
+        fleet.node_goes(cluster.as_ref(), node);
+    }
+    fleet.settle();
+    for token in ["another", "yet another"] {
+        let access = Ok(Access(token.into()));
+        fleet.access.insert(key.clone(), access.clone());
+        fleet.tell(Input::Seen(Fact::Access { cluster: key.clone(), access }));
+        fleet.list(Source::RemoteNodes(key.clone()));
+        fleet.list(Source::RemoteEtcd(key.clone()));
+        fleet.wait(10);
+    }
+    fleet.ready(cluster.as_ref(), "n0", Status::False);
+    fleet.wait(302);
+    let told = fleet.message("RemediationHeld");
+    assert!(told.contains("m0: etcd would lose its majority") && fleet.remediations().is_empty(), "{told}");
 }

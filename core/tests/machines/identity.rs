@@ -1,6 +1,7 @@
 //! Is it still the cluster that it was, and does it send more than we take?
 
-use resus_core::facts::{Amount, Name, Source, Status};
+use resus_core::effect::Effect;
+use resus_core::facts::{Amount, Name, Node, Source, Status};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::mhc::facts::{Access, Budget, ClusterKey, Dialect, Repair};
 use resus_core::mhc::fleet::{REGION_ETCD_MAX, REGION_NODES_MAX, TOO_MUCH_AGAIN};
@@ -8,7 +9,7 @@ use resus_core::mhc::identity::AGAIN_AFTER;
 use resus_core::plan::plan;
 use resus_core::time::Wall;
 
-use crate::facts::{EPOCH, check, node};
+use crate::facts::{EPOCH, check, node, ready_since};
 use crate::model::{CHECK, Fleet};
 
 /// Machines `m0` and so on of the Cluster `blue`, whose nodes are there.
@@ -270,4 +271,22 @@ fn what_is_gone_weighs_nothing() {
     fresh.list(Source::RemoteNodes(key.clone()));
     assert_eq!(kept.nodes.len(), 3);
     assert_eq!(Some(kept.weight()), fresh.world.fleet.region(&key).map(resus_core::mhc::fleet::Region::weight));
+}
+
+/// Its answer is about a node of the cluster that the old kubeconfig led to.
+#[test]
+fn a_look_that_was_on_its_way_when_the_kubeconfig_changed_says_nothing() {
+    let (mut fleet, key) = remote(3);
+    fleet.ready(Some(&key), "n1", Status::False);
+    fleet.wait(297);
+    let sent = fleet.until_sent(|effect| matches!(effect, Effect::Look { .. }));
+    fleet.another_kubeconfig(&key);
+    fleet.ready(Some(&key), "n1", Status::True);
+    fleet.settle();
+    let Effect::Look { node: name, .. } = &sent else { unreachable!("it was looked for") };
+    let old = Node { conditions: [ready_since(Status::False, Wall(EPOCH))].into(), ..node(1, Wall(EPOCH)) };
+    assert_eq!(old.name, *name);
+    fleet.tell(Input::Answered(sent.key(), Answer::Done(Some(Fact::Node(old)))));
+    fleet.wait(60);
+    assert_eq!(fleet.all_asked(), [""; 0], "it is well");
 }

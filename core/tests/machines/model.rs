@@ -227,6 +227,15 @@ impl Fleet {
     }
 
     pub fn tell(&mut self, input: Input) {
+        let kind = match &input {
+            Input::Seen(Fact::Object(object)) => Some(&object.key.kind),
+            Input::Gone(Gone::Object(key, _)) => Some(&key.kind),
+            _ => None,
+        };
+        // Of kinds that nobody needs nothing is heard.
+        if kind.is_some_and(|kind| !self.listed.contains(&Source::Objects(kind.clone()))) {
+            return;
+        }
         let now = self.now();
         self.world.apply(input, now);
     }

@@ -2,7 +2,7 @@
 
 use resus_core::facts::{Amount, Condition, Rival, Rule, Status};
 use resus_core::input::{Fact, Input};
-use resus_core::mhc::facts::{Dialect, Repair, Sign};
+use resus_core::mhc::facts::{Dialect, MachineCheck, Repair, Sign};
 
 use crate::facts::{by_template, rival};
 use crate::model::{CHECK, Fleet};
@@ -134,9 +134,7 @@ fn their_own_controller_goes_first() {
 }
 
 /// OpenShift ships such a check beside those that admins write.
-#[test]
-fn a_check_that_only_waits_for_termination_owns_nothing_else() {
-    let mut fleet = fleet(3, Repair::Deletion);
+fn terminator() -> MachineCheck {
     let mut terminating = crate::facts::check(
         Dialect::OpenShift,
         "a-terminator",
@@ -147,7 +145,13 @@ fn a_check_that_only_waits_for_termination_owns_nothing_else() {
     policy.node_rules = vec![Rule { kind: "Terminating".into(), status: Status::True, lasts_for: std::time::Duration::ZERO }];
     policy.startup_timeout = None;
     terminating.created_at = resus_core::time::Wall(0);
-    fleet.add_check(terminating);
+    terminating
+}
+
+#[test]
+fn a_check_that_only_waits_for_termination_owns_nothing_else() {
+    let mut fleet = fleet(3, Repair::Deletion);
+    fleet.add_check(terminator());
     fleet.breaks("n1");
     fleet.wait(302);
     assert_eq!(names(&fleet), ["m0", "m2"]);
@@ -163,4 +167,42 @@ fn a_check_that_only_waits_for_termination_owns_nothing_else() {
     fleet.wait(1);
     assert_eq!(names(&fleet), ["m0"]);
     assert_eq!(fleet.checks["a-terminator"].status.condition("Overlapping"), None);
+}
+
+#[test]
+fn a_check_that_only_waits_for_termination_leaves_what_others_make() {
+    let mut fleet = fleet(3, by_template());
+    fleet.add_template();
+    fleet.add_check(terminator());
+    fleet.breaks("n1");
+    fleet.wait(600);
+    assert_eq!(fleet.remediations(), ["m1"]);
+    assert_eq!(fleet.written.iter().filter(|key| key.starts_with("Delete")).count(), 0, "{:?}", fleet.written);
+    // It does not keep it either, when the check that made it is gone.
+    fleet.remove_check(CHECK);
+    fleet.wait(10);
+    assert_eq!(fleet.remediations(), [""; 0]);
+}
+
+/// Its Node is wiped by whoever deletes it: to cut its power now would be in the middle of that.
+#[test]
+fn a_machine_whose_node_is_being_deleted_is_left_alone() {
+    for repair in [Repair::Deletion, Repair::PowerCycle, by_template()] {
+        let mut fleet = fleet(3, repair);
+        fleet.add_template();
+        let mut node = fleet.nodes[&None]["n1"].clone();
+        (node.version, node.deleting) = (fleet.next_version(), true);
+        fleet.nodes.get_mut(&None).expect("it is there").insert("n1".into(), node.clone());
+        fleet.tell(Input::Seen(Fact::Node(node)));
+        fleet.breaks("n1");
+        fleet.wait(600);
+        assert_eq!(names(&fleet), ["m0", "m1", "m2"]);
+        assert!(fleet.remediations().is_empty() && !fleet.machines["m1"].marks.power_cycle);
+        assert!(fleet.message("RemediationHeld").contains("m1"), "{}", fleet.message("RemediationHeld"));
+        fleet.node_goes(None, "n1");
+        fleet.wait(10);
+        let is_repaired =
+            names(&fleet) == ["m0", "m2"] || !fleet.remediations().is_empty() || fleet.machines["m1"].marks.power_cycle;
+        assert!(is_repaired, "now it is gone");
+    }
 }

@@ -1,10 +1,18 @@
 //! Two checks, one machine.
 
-use resus_core::facts::{Amount, Claim, Status};
-use resus_core::mhc::facts::{Budget, Dialect, Repair, Sign};
+use std::time::Duration;
+
+use resus_core::decision::Because;
+use resus_core::facts::{
+    Amount, CONTROL_PLANE_LABELS, Check, Claim, HealthyDelay, Kind, Mode, Object, ObjectKey, OwnerRef, Policy, Requirement, Rule,
+    Selector, Source, Status, Step, Threshold,
+};
+use resus_core::input::{Fact, Gone, Input};
+use resus_core::mhc::facts::{Budget, ClusterKey, Dialect, Repair, Sign};
+use resus_core::quorum;
 use resus_core::time::Wall;
 
-use crate::facts::{by_template, check};
+use crate::facts::{by_template, check, foreign_node_check, object, remediation_kind, up};
 use crate::model::{CHECK, Fleet};
 
 fn second(fleet: &mut Fleet, created_at: i64, repair: Repair, budget: Budget) {
@@ -77,4 +85,87 @@ fn checks_of_others_count_as_older() {
     fleet.wait(310);
     assert_eq!(fleet.all_asked(), [""; 0]);
     assert_eq!(fleet.condition("Overlapping").as_deref(), Some("True Overlapping"));
+}
+
+/// A check of nodes that is ours and would remediate whatever is not ready for five minutes.
+fn node_check() -> Check {
+    let template = ObjectKey {
+        kind: Kind { api_version: "nodes.test/v1".into(), kind: "RebootTemplate".into() },
+        namespace: Some("ns".into()),
+        name: "reboot".into(),
+    };
+    let policy = Policy {
+        selector: Selector::default(),
+        rules: vec![Rule { kind: "Ready".into(), status: Status::False, lasts_for: Duration::from_secs(300) }],
+        threshold: Threshold::MaxUnhealthy(Amount::Percent(100)),
+        steps: vec![Step { template, timeout: None }],
+        pause_requests: Vec::new(),
+        healthy_delay: HealthyDelay::None,
+        storm_cooldown: None,
+        mode: Mode::Act,
+        topology_key: None,
+        repeat: None,
+        startup_timeout: None,
+    };
+    Check { take_over: true, policy: Ok(policy), ..foreign_node_check("uid-nhc") }
+}
+
+/// What was made under a check of nodes that is gone, and is not gone itself.
+#[test]
+fn what_a_check_of_nodes_has_left_on_a_node_holds_its_machine() {
+    for (owner, is_held) in [("uid-nhc", true), ("uid-of-another", false)] {
+        let mut fleet = Fleet::with(Dialect::V1beta2, 3, by_template(), Amount::Percent(100));
+        fleet.add_template();
+        let check = node_check();
+        fleet.tell(Input::Seen(Fact::Check(Check { policy: check.policy, ..foreign_node_check("uid-nhc") })));
+        let key = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "left".into() };
+        let owners = [OwnerRef { uid: owner.into(), controls: false, is_check: is_held }].into();
+        fleet.add_object(Object { owners, node: "n1".into(), ..object(key.clone(), 77) });
+        fleet.tell(Input::Gone(Gone::Check("nhc".into())));
+        fleet.breaks("n1");
+        fleet.wait(400);
+        let expected: &[&str] = if is_held { &["left"] } else { &["left", "m1"] };
+        assert_eq!(fleet.remediations(), expected);
+        assert_eq!(fleet.message("RemediationHeld").contains("belongs to no check any more"), is_held);
+        fleet.objects.remove(&key);
+        fleet.tell(Input::Gone(Gone::Object(key, "uid-77".into())));
+        fleet.wait(10);
+        assert_eq!(fleet.remediations(), ["m1"]);
+    }
+}
+
+/// Whether the control plane of this cluster is being repaired by a machine is seen by checks of nodes; that of another cluster
+/// is none of theirs.
+#[test]
+fn the_control_plane_is_one_for_machines_and_nodes() {
+    for (elsewhere, is_busy) in [(false, true), (true, false)] {
+        let mut fleet = Fleet::with(Dialect::V1beta2, 3, by_template(), Amount::Percent(100));
+        fleet.add_template();
+        if elsewhere {
+            fleet.has_clusters = true;
+            let key = ClusterKey { namespace: "ns".into(), name: "blue".into() };
+            fleet.clusters.insert(key.clone(), up(&key));
+            fleet.restart();
+        }
+        for name in ["n0", "n1", "n2"] {
+            let mut node = fleet.nodes[&None][name].clone();
+            node.labels = [(CONTROL_PLANE_LABELS[0], "")].into_iter().collect();
+            node.version = fleet.next_version();
+            fleet.nodes.get_mut(&None).expect("it is there").insert(name.into(), node.clone());
+            fleet.tell(Input::Seen(Fact::Node(node)));
+        }
+        fleet.change("m0", |machine| machine.deleting = true);
+        let mut check = node_check();
+        check.policy.as_mut().expect("it is valid").selector =
+            Selector(vec![Requirement::Exists(CONTROL_PLANE_LABELS[0].into())]);
+        fleet.tell(Input::Seen(Fact::Check(check)));
+        fleet.breaks("n1");
+        fleet.time += 301_000;
+        for source in [Source::Nodes, Source::Checks] {
+            fleet.tell(Input::Heard(source));
+        }
+        let concerned = quorum::forbids(&fleet.world, &fleet.nodes[&None]["n1"].clone(), None, fleet.now());
+        let told = matches!(&concerned, Some(Because::ControlPlaneBusy { node }) if **node == *"n0");
+        assert_eq!(told, is_busy, "{concerned:?}");
+    }
 }

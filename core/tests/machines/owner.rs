@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use resus_core::decision::Because;
 use resus_core::effect::Effect;
-use resus_core::facts::{Amount, Claim, ProviderId, Rule, Status};
+use resus_core::facts::{Amount, Claim, Condition, ProviderId, Rule, Status};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::mhc::facts::{Budget, Dialect, Repair, Sign, Slot, Style};
 use resus_core::plan::plan;
@@ -445,4 +445,23 @@ fn a_request_goes_though_another_check_in_its_namespace_cannot_be_read() {
     fleet.remove_check("bad");
     fleet.wait(2);
     assert_eq!(verdict(&fleet, "m1"), None);
+}
+
+/// However many conditions a Machine has, each without a date has its own time.
+#[test]
+fn each_condition_without_a_date_counts_from_when_it_was_first_seen() {
+    let mut fleet = Fleet::with(Dialect::V1beta2, 3, Repair::Owner, Amount::Percent(100));
+    fleet.change_check(CHECK, |check| {
+        let rule = Rule { kind: "Broken".into(), status: Status::True, lasts_for: Duration::from_secs(300) };
+        check.policy.as_mut().expect("it is valid").machine_rules = vec![rule];
+    });
+    let broken = |kind: &str| Condition { kind: kind.into(), status: Status::True, since: Wall(i64::MAX), reason: "".into() };
+    fleet.change("m1", |machine| machine.conditions = [broken("Broken"), broken("Other")].into());
+    for _ in 0..4 {
+        fleet.wait(60);
+        fleet.change("m1", |machine| machine.generation += 1);
+    }
+    assert_eq!(fleet.all_asked(), [""; 0]);
+    fleet.wait(62);
+    assert_eq!(fleet.all_asked(), ["m1"], "five minutes after it was first seen");
 }

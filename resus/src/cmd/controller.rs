@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use futures::FutureExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -214,7 +214,7 @@ async fn first_to_end<T>(all: impl Iterator<Item = impl Future<Output = T> + Sen
 }
 
 pub async fn connect(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Client> {
-    proxy::client(configuration(kubeconfig, context).await?, Trust::Anything)
+    proxy::client(configuration(kubeconfig, context).await?, Trust::Anything).map_err(clusters::unauthenticated)
 }
 
 pub async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Config> {
@@ -225,8 +225,9 @@ pub async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>)
     };
     let mut read = match read {
         Ok(read) => read,
-        Err(error) if kubeconfig.is_some() => return Err(error).with_context(|| format!("cannot read the kubeconfig {name}")),
-        Err(error) if options.context.is_some() => return Err(error).with_context(|| format!("no usable kubeconfig {name}")),
+        // Its words may be those of the file, credentials included.
+        Err(error) if kubeconfig.is_some() => bail!("cannot read the kubeconfig {name}: {}", clusters::unreadable(&error)),
+        Err(error) if options.context.is_some() => bail!("no usable kubeconfig {name}: {}", clusters::unreadable(&error)),
         Err(_) => {
             let inside = Config::incluster();
             let inside = inside.context("no kubeconfig given, none found, and not inside a cluster: use --kubeconfig FILE")?;
@@ -235,7 +236,7 @@ pub async fn configuration(kubeconfig: Option<PathBuf>, context: Option<String>)
     };
     proxy::ask_us(&mut read);
     let config = Config::from_custom_kubeconfig(read, &options).await;
-    let config = config.with_context(|| format!("the kubeconfig {name} cannot be used"))?;
+    let config = config.map_err(|error| anyhow!("the kubeconfig {name} cannot be used: {}", clusters::unusable(&error)))?;
     Ok(clusters::patient(config))
 }
 

@@ -199,6 +199,34 @@ fn a_machine_that_a_check_watches_over_is_not_for_the_check_of_its_node() {
     assert!(status.to_string().contains("MachineHealthCheck fleet/workers"), "{status}");
 }
 
+/// L1: what a check of machines has left is at work until its provider is done with it, whether another check remains or not.
+#[test]
+fn what_a_check_of_machines_has_left_holds_the_node_from_the_check_of_nodes() {
+    for another_remains in [false, true] {
+        let mut story = Story::of(Dialect::OpenShift, 4);
+        story.add_template();
+        add_check_of_nodes(&mut story);
+        story.add_check(WORKERS, &Check { timeout: 60, ..Check::with_template() });
+        if another_remains {
+            story.add_check("zz-elsewhere", &Check { pool: "elsewhere", ..Check::default() });
+        }
+        story.run(5 * SECOND);
+        story.breaks("n1");
+        story.run(3 * MINUTE);
+        assert_eq!(story.remediations(), ["m1"]);
+        let made = metal3("metal3remediations/m1");
+        story.patch(&made, &json!({"metadata": {"finalizers": ["provider.test/busy"]}}));
+        story.delete(&story.check_path(WORKERS));
+        story.run(10 * MINUTE);
+        assert_eq!((remediated_nodes(&mut story), story.remediations()), (vec![], vec!["m1".to_owned()]), "{another_remains}");
+        let status = story.get(&format!("{NODE_CHECKS}/nodes")).expect("it exists")["status"].clone();
+        assert!(status.to_string().contains("belongs to no check any more"), "{another_remains}: {status}");
+        story.patch(&made, &json!({"metadata": {"finalizers": null}}));
+        story.run(MINUTE);
+        assert_eq!((remediated_nodes(&mut story), story.remediations()), (vec!["n1".to_owned()], vec![]), "{another_remains}");
+    }
+}
+
 /// M12: a tenant's Machine could keep any node from being repaired, by naming it.
 #[test]
 fn a_machine_of_another_host_does_not_keep_a_node_from_the_check_of_nodes() {

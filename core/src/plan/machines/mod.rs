@@ -188,9 +188,6 @@ impl<'a> Draft<'a> {
     fn decide_machines(&mut self, round: &Round<'a>, subjects: &[Subject<'a>], found: &mut Findings) {
         let label = Name::from(round.check.place.to_string());
         for subject in subjects {
-            if let Some(kind) = round.kind.as_ref().filter(|_| subject.maybe_created) {
-                self.minded.insert(remediation_key(kind, subject.machine));
-            }
             found.unhealthy += usize::from(match &subject.judgement {
                 Judgement::Unhealthy { .. } => true,
                 // What is to be power-cycled is unhealthy until it has been, whatever its Node says meanwhile.
@@ -221,7 +218,7 @@ impl<'a> Draft<'a> {
             let node = node_of(self.world, machine, reach);
             let key = kind.map(|kind| remediation_key(kind, machine));
             // A NodeHealthCheck has the Machine own what it makes for its node, too.
-            let is_mine = |object: &&Object| machine.is_repaired_by(object) && self.world.owner_of(object).is_none();
+            let is_mine = |object: &&Object| machine.is_repaired_by(object) && !object.is_for_node();
             Subject {
                 machine,
                 node,
@@ -480,19 +477,30 @@ pub fn only_waits_for_termination(policy: &MachinePolicy) -> bool {
 
 const TERMINATING: &str = "Terminating";
 
-/// Machines whose nodes are in this cluster, by the names of those.
+/// Machines whose nodes are in this cluster, by the names of those. Where several name one, the one that is certainly its own.
 pub fn machines_here(world: &World) -> BTreeMap<&Name, &Machine> {
-    if world.fleet.checks.is_empty() || world.checks.is_empty() {
-        return BTreeMap::new();
+    let mut here: BTreeMap<&Name, &Machine> = BTreeMap::new();
+    if world.checks.is_empty() {
+        return here;
     }
-    let has_clusters = find::clusters(world) != Ok(None);
-    let is_here = |machine: &&Machine| match machine.place.flavour {
-        Flavour::ClusterApi => !has_clusters || machine.cluster().is_none(),
+    for machine in world.fleet.machines.values() {
+        let Some(node) = node_here(world, machine) else { continue };
+        let known = here.entry(node).or_insert(machine);
+        if known.provider_id.is_none() && machine.provider_id.is_some() {
+            *known = machine;
+        }
+    }
+    here
+}
+
+/// The machine's node, if that is in this cluster. Whoever writes Machines could otherwise keep any node from being repaired by the
+/// checks of nodes.
+pub fn node_here<'a>(world: &World, machine: &'a Machine) -> Option<&'a Name> {
+    let is_here = match machine.place.flavour {
+        Flavour::ClusterApi => machine.cluster().is_none() || find::clusters(world) == Ok(None),
         Flavour::OpenShift => true,
     };
-    // Whoever writes Machines could otherwise keep any node from being repaired by the checks of nodes.
     let is_on_another_host =
-        |machine: &Machine, node: &Name| world.nodes.get(node).is_some_and(|known| another_host(machine, &known.node).is_some());
-    let here = world.fleet.machines.values().filter(is_here).filter_map(|machine| Some((machine.node.as_ref()?, machine)));
-    here.filter(|(node, machine)| !is_on_another_host(machine, node)).collect()
+        |node: &Name| world.nodes.get(node).is_some_and(|known| another_host(machine, &known.node).is_some());
+    machine.node.as_ref().filter(|node| is_here && !is_on_another_host(node))
 }

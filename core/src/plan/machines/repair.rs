@@ -35,7 +35,11 @@ impl<'a> Draft<'a> {
             let verdict = if is_unhealthy { Verdict::Hold } else { Verdict::Leave };
             return outcome(verdict, if is_unhealthy { Because::Overlapping { owner } } else { Because::Healthy });
         }
-        match self.earlier(subject.machine, round.kind.as_ref()) {
+        let earlier = match self.leaves_to_others(round, subject.machine) {
+            true => Earlier::Nothing,
+            false => self.earlier(subject.machine, round.kind.as_ref()),
+        };
+        match earlier {
             Earlier::Nothing => {}
             Earlier::Unknown(source) => return outcome(Verdict::Wait, Because::Stale { source }),
             Earlier::There(object) => {
@@ -133,7 +137,8 @@ impl<'a> Draft<'a> {
         }
         // The owner of a control plane looks after its etcd; a MachineSet does not.
         let is_unguarded = !machine.is_control_plane();
-        if let Some(because) = round.shut.clone().or_else(|| self.guarded(round, subject).filter(|_| is_unguarded)) {
+        let stopped = round.shut.clone().or_else(|| self.waits_for_node(round, subject));
+        if let Some(because) = stopped.or_else(|| self.guarded(round, subject).filter(|_| is_unguarded)) {
             // To say that the machine is unhealthy would now be to have it repaired.
             let would_act = |style: &Style| {
                 is_false(Sign::OwnerRemediated, *style).is_some() && is_false(Sign::HealthCheckSucceeded, *style).is_none()
@@ -167,6 +172,9 @@ impl<'a> Draft<'a> {
             return outcome(Verdict::Hold, because);
         }
         let Some(workshop) = &round.workshop else { unreachable!("a check whose template cannot be used is shut") };
+        if let Some(because) = self.waits_for_node(round, subject) {
+            return outcome(Verdict::Hold, because);
+        }
         if machine.marks.power_cycle {
             return outcome(Verdict::Hold, Because::StillPowerCycled);
         }
@@ -211,6 +219,7 @@ impl<'a> Draft<'a> {
         if let Some(other) = self.may_be_made_for(subject.machine).find(|other| *other != key) {
             return Err(outcome(Verdict::Wait, Because::Creating { key: other.clone() }));
         }
+        self.minded.insert(key.clone());
         match (self.world.flights.get(&create), self.world.flights.clearance(&create, self.now.mono)) {
             (_, Clearance::UnderWay) => return creating,
             (Some(Flight::Stored { .. } | Flight::Exists { .. }), _) => {
@@ -301,7 +310,8 @@ impl<'a> Draft<'a> {
         due_at: Mono,
         doing: &Because,
     ) -> Result<(), Outcome> {
-        if let Some(because) = round.shut.clone().or_else(|| self.guarded(round, subject)) {
+        let stopped = round.shut.clone().or_else(|| self.waits_for_node(round, subject));
+        if let Some(because) = stopped.or_else(|| self.guarded(round, subject)) {
             return Err(outcome(Verdict::Hold, because));
         }
         match (self.world.flights.get(key), self.world.flights.clearance(key, self.now.mono)) {
@@ -392,13 +402,13 @@ impl<'a> Draft<'a> {
     fn other_owner(&self, check: &MachineCheck, subject: &Subject<'a>) -> Option<Name> {
         let at_work = match subject.node {
             NodeOf::Known(known) if is_here(self.world, check) => self.at_work_on(&known.node.name, None),
+            NodeOf::Gone(node) if is_here(self.world, check) => self.at_work_on(node, None),
             NodeOf::Known(_) | NodeOf::Unnamed | NodeOf::Gone(_) | NodeOf::NotHeard => None,
         };
         if let Some(owner) = at_work {
             return Some(owner.clone());
         }
         // What is being terminated is lost, whoever else watches over it; and who deletes it writes nothing on it.
-        let is_beside_all = |policy: &MachinePolicy| policy.repair == Repair::Deletion && only_waits_for_termination(policy);
         if check.policy.as_ref().is_ok_and(is_beside_all) {
             return None;
         }
@@ -411,6 +421,23 @@ impl<'a> Draft<'a> {
         Some(format!("{MACHINE_CHECK_KIND} {}", owner.place).into())
     }
 
+    /// Is what was made for the machine another check's, beside which this one does its own?
+    fn leaves_to_others(&self, round: &Round<'a>, machine: &Machine) -> bool {
+        is_beside_all(round.policy) && self.responsible(machine).is_some()
+    }
+
+    /// What must be over before anything is done about the machine's node.
+    fn waits_for_node(&self, round: &Round<'a>, subject: &Subject<'a>) -> Option<Because> {
+        let node = match subject.node {
+            NodeOf::Known(known) if known.node.deleting => return Some(Because::NodeLeaving),
+            NodeOf::Known(known) => &known.node.name,
+            NodeOf::Gone(node) => node,
+            NodeOf::Unnamed | NodeOf::NotHeard => return None,
+        };
+        let left = self.left_behind.get(node).filter(|_| is_here(self.world, round.check))?;
+        Some(Because::LeftBehind { key: (*left).clone() })
+    }
+
     /// The oldest check that watches over the machine and is able to act.
     pub(crate) fn responsible(&self, machine: &Machine) -> Option<&'a MachineCheck> {
         let watches = |check: &&&MachineCheck| {
@@ -418,4 +445,9 @@ impl<'a> Draft<'a> {
         };
         self.able_checks.iter().find(watches).copied()
     }
+}
+
+/// It takes away what is lost, whoever else watches over it.
+pub(super) fn is_beside_all(policy: &MachinePolicy) -> bool {
+    policy.repair == Repair::Deletion && only_waits_for_termination(policy)
 }

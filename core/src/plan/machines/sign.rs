@@ -4,10 +4,11 @@
 //! goes with the check that wrote it.
 
 use super::earlier::Earlier;
+use super::repair::is_beside_all;
 use super::{Round, Subject, find, is_beside, is_target};
 use crate::effect::{Change, Edit, Effect, Signing, Target};
 use crate::facts::{Claim, Kind, Source, Status};
-use crate::mhc::facts::{Board, ClusterKey, Dialect, Flavour, Machine, Posted, Repair, Sign, Slot, Style};
+use crate::mhc::facts::{Board, ClusterKey, Dialect, Flavour, Machine, MachineCheck, Posted, Repair, Sign, Slot, Style};
 use crate::mhc::judge::{Finding, Judgement};
 use crate::mhc::status::{self, Post};
 use crate::nhc::Event;
@@ -152,10 +153,9 @@ impl<'a> Draft<'a> {
             Ok(dialect) => dialect.is_none_or(|dialect| world.is_fresh(&Source::Clusters(dialect), self.now.mono)),
             Err(_) => false,
         };
-        if !clusters_are_known {
-            return;
-        }
-        let known: Vec<Dialect> = Flavour::ClusterApi.dialects().iter().copied().filter(is_known).collect();
+        let is_judged = |flavour: &Flavour| *flavour == Flavour::OpenShift || clusters_are_known;
+        let dialects = Flavour::ALL.into_iter().filter(is_judged).flat_map(|flavour| flavour.dialects().iter().copied());
+        let known: Vec<Dialect> = dialects.filter(is_known).collect();
         for machine in world.fleet.machines.values().filter(|machine| known.contains(&machine.dialect)) {
             let posted = |sign: Sign| machine.boards.iter().filter_map(move |board| board.get(sign));
             let is_marked = Sign::ALL.into_iter().any(|sign| posted(sign).any(|known| is_ours(sign, known)));
@@ -163,7 +163,9 @@ impl<'a> Draft<'a> {
             if !is_ours || machine.marks.paused || is_in_paused_cluster(world, machine) {
                 continue;
             }
-            let mut beside = world.fleet.checks.values().filter(|check| is_beside(check, machine));
+            // Under one that is being deleted nothing is done any more; and one has no say in what others make.
+            let has_say = |check: &&MachineCheck| !check.deleting && !check.policy.as_ref().is_ok_and(is_beside_all);
+            let mut beside = world.fleet.checks.values().filter(|check| is_beside(check, machine)).filter(has_say);
             if beside.clone().any(|check| check.policy.as_ref().is_ok_and(|policy| is_target(world, machine, check, policy))) {
                 continue;
             }
