@@ -124,7 +124,7 @@ pub async fn watch(server: Server, what: Wanted, number: u64, heard: Sender<Hear
         let is_refused = matches!(input, Input::NoAccess { .. });
         match &input {
             Input::NoAccess { why, .. } => {
-                warn!(%source, %why, "cannot be watched with this kubeconfig; it is tried again in a while")
+                warn!(%source, %why, "cannot be watched with this kubeconfig; it is tried again in a while");
             }
             Input::TooMuch { why, .. } => warn!(%source, %why, "there is more than we take; it is listed again in a while"),
             _ => {}

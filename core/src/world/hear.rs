@@ -118,7 +118,8 @@ impl World {
             Source::Rivals(rival) => self.rivals.entry(*rival).or_default().listed(&unseen),
             Source::RemoteNodes(cluster) => {
                 // A cluster without Nodes has been heard of, too.
-                self.fleet.region_mut(&cluster);
+                self.fleet.region_mut(cluster);
+                self.fleet.no_access.remove(cluster);
                 self.fleet.drop_unseen(source, &unseen, now.mono);
                 if self.fleet.is_taken(cluster, now.mono) {
                     self.fleet.overflows.remove(cluster);
@@ -133,7 +134,11 @@ impl World {
                     self.drop_machine_check(&check);
                 }
             }
-            Source::Machines(_) | Source::Clusters(_) | Source::RemoteEtcd(_) => {
+            Source::RemoteEtcd(cluster) => {
+                self.fleet.no_access.remove(cluster);
+                self.fleet.drop_unseen(source, &unseen, now.mono);
+            }
+            Source::Machines(_) | Source::Clusters(_) => {
                 self.fleet.drop_unseen(source, &unseen, now.mono);
             }
         }
@@ -665,7 +670,7 @@ impl World {
             }
             Source::RemoteNodes(cluster) if !self.fleet.is_taken(cluster, now.mono) => false,
             Source::RemoteNodes(cluster) => {
-                let region = self.fleet.region_mut(&cluster);
+                let region = self.fleet.region_mut(cluster);
                 region.cannot_read(name, why) | self.overflows(cluster.clone(), now)
             }
             // Somebody says something that we do not understand: in doubt, nothing starts.

@@ -105,7 +105,7 @@ fn what_may_have_been_created_under_another_check_is_waited_for() {
         apply(&mut cluster, Input::Seen(Fact::Check(other.clone())));
         match &change {
             Change::SelectsNothing => {
-                cluster.change_policy(|policy| policy.selector = Selector(vec![Requirement::Exists("none".into())]))
+                cluster.change_policy(|policy| policy.selector = Selector(vec![Requirement::Exists("none".into())]));
             }
             Change::IsDeleted => delete_check(&mut cluster),
             Change::IsReplaced => {
@@ -322,7 +322,7 @@ fn a_step_that_was_given_up_after_its_node_came_back_counts() {
     cluster.touch(&"n1".into());
     cluster.run_well(120_000);
     let made: Vec<_> = cluster.objects.values().filter(|object| object.body.is_none()).map(|own| own.template.clone()).collect();
-    assert_eq!(made, [Some("harder".into())], "created: {}", cluster.created.len());
+    assert_eq!((made.as_slice(), cluster.created.len()), ([Some("harder".into())].as_slice(), 2));
 }
 
 /// A repair that takes the Node away comes to its next step when that is back, not to its first.

@@ -1,7 +1,7 @@
 //! Is it still the cluster that it was, and does it send more than we take?
 
 use resus_core::effect::Effect;
-use resus_core::facts::{Amount, Name, Node, Source, Status};
+use resus_core::facts::{Amount, Name, Node, Source, Status, Version};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::mhc::facts::{Access, Budget, ClusterKey, Dialect, Repair};
 use resus_core::mhc::fleet::{REGION_ETCD_MAX, REGION_NODES_MAX, TOO_MUCH_AGAIN};
@@ -284,7 +284,8 @@ fn a_look_that_was_on_its_way_when_the_kubeconfig_changed_says_nothing() {
     fleet.ready(Some(&key), "n1", Status::True);
     fleet.settle();
     let Effect::Look { node: name, .. } = &sent else { unreachable!("it was looked for") };
-    let old = Node { conditions: [ready_since(Status::False, Wall(EPOCH))].into(), ..node(1, Wall(EPOCH)) };
+    let conditions = [ready_since(Status::False, Wall(EPOCH))].into();
+    let old = Node { uid: "of-the-old".into(), version: Version("999999".into()), conditions, ..node(1, Wall(EPOCH)) };
     assert_eq!(old.name, *name);
     fleet.tell(Input::Answered(sent.key(), Answer::Done(Some(Fact::Node(old)))));
     fleet.wait(60);
