@@ -168,7 +168,7 @@ pub enum Because {
     },
     /// It would be started, but another process leads.
     NotLeading,
-    /// The node has a remediation that belongs to no check any more.
+    /// The node or machine has, or may have, a remediation that belongs to no check that could act.
     LeftBehind {
         key: ObjectKey,
     },
@@ -535,7 +535,7 @@ impl fmt::Display for Because {
             Because::Occupied { key } => write!(f, "{key} exists already and is not ours"),
             Because::Leaving { key } => write!(f, "the earlier {key} is still being deleted"),
             Because::LeftBehind { key } => {
-                write!(f, "the node may still have {key}, which belongs to no check any more: waiting until it is gone")
+                write!(f, "{key} may still be at work on it, and belongs to no check that could act: waiting until it is gone")
             }
             Because::NotLeading => f.write_str("another controller leads, and will start it"),
             Because::Removed { key, times } => write!(f, "somebody else removed {key}, {times} times by now; trying again later"),

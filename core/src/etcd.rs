@@ -62,6 +62,21 @@ impl Etcd {
         });
     }
 
+    /// The same, of nodes and Pods that are all out of sight from now on.
+    pub fn out_of_sight(&self, nodes: &BTreeMap<Name, Known>, now: Mono) -> Etcd {
+        let is_recent = |(_, at): &(&Name, &Mono)| now.since(**at) < REMEMBERED_FOR;
+        let departed = self.departed.iter().filter(is_recent).map(|(host, at)| (host.clone(), *at));
+        let labelled = nodes.values().filter(|known| known.node.has_etcd_label()).map(|known| &known.node.name);
+        let is_host =
+            |node: &&Name| nodes.get(*node).is_none_or(|known| known.is_control_plane) || self.departed.contains_key(*node);
+        let hosts = labelled.chain(self.shown().filter(is_host)).map(|host| (host.clone(), now));
+        Etcd { pods: BTreeMap::new(), departed: departed.chain(hosts).collect() }
+    }
+
+    pub fn forget_departed(&mut self) {
+        self.departed.clear();
+    }
+
     /// Its Node was deleted, or is no longer of the control plane.
     pub fn node_left(&mut self, node: &Node, now: Mono) {
         let has_pod = || self.pods.values().any(|pod| pod.node == node.name);

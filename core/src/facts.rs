@@ -398,6 +398,11 @@ impl Kind {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
+    /// In another version it is the same object.
+    pub fn is_like(&self, other: &Kind) -> bool {
+        (self.group(), &self.kind) == (other.group(), &other.kind)
+    }
+
     /// As far as a path is concerned.
     pub fn is_plausible(&self) -> bool {
         let is_version = self.api_version.split('/').count() <= 2 && self.api_version.split('/').all(is_name);

@@ -16,19 +16,21 @@ use crate::plan::machines::{Reach, node_here};
 use crate::time::Now;
 use crate::world::World;
 
-/// Is it a node of the control plane, or of etcd, by its labels, by a static Pod on it, or within the last hour?
-pub fn concerns(world: &World, node: &Node, now: Now) -> bool {
-    node.is_control_plane() || world.etcd.has_host(&node.name, now.mono)
+/// Do others of the control plane wait for it? They do for a node of the control plane or of etcd, by its labels or within the last
+/// hour; not for one that has nothing but a Pod to show, which its kubelet may have made up.
+pub fn holds_back(world: &World, node: &Node, now: Now) -> bool {
+    is_counted((&world.nodes, &world.etcd), &node.name, now)
 }
 
 /// The same question about the node of a machine, which may be gone.
-pub fn concerns_machine(world: &World, machine: &Machine, reach: Reach, now: Now) -> bool {
-    machine.is_control_plane() || is_on_host(view(world, reach), machine, now)
+pub fn machine_holds_back(world: &World, machine: &Machine, reach: Reach, now: Now) -> bool {
+    let view = view(world, reach);
+    machine.is_control_plane() || machine.node.as_ref().zip(view).is_some_and(|(node, view)| is_counted(view, node, now))
 }
 
 /// `starting` is the one that something has just been decided on.
 pub fn forbids(world: &World, node: &Node, starting: Option<&Name>, now: Now) -> Option<Because> {
-    if !concerns(world, node, now) {
+    if !node.is_control_plane() && !world.etcd.has_host(&node.name, now.mono) {
         return None;
     }
     if let Some(other) = under_remediation(world, now).chain(starting).find(|other| **other != node.name) {
@@ -45,7 +47,9 @@ pub fn forbids(world: &World, node: &Node, starting: Option<&Name>, now: Now) ->
 
 /// Likewise for a machine, whose node may be gone.
 pub fn forbids_machine(world: &World, machine: &Machine, reach: Reach, starting: Option<&Name>, now: Now) -> Option<Because> {
-    if !concerns_machine(world, machine, reach, now) {
+    let shows_member =
+        || machine.node.as_ref().zip(view(world, reach)).is_some_and(|(node, (_, etcd))| etcd.has_host(node, now.mono));
+    if !machine_holds_back(world, machine, reach, now) && !shows_member() {
         return None;
     }
     let own = [Some(&machine.place.name), machine.node.as_ref()];
@@ -81,10 +85,9 @@ fn view<'a>(world: &'a World, reach: Reach<'a>) -> Option<View<'a>> {
     }
 }
 
-fn is_on_host(view: Option<View>, machine: &Machine, now: Now) -> bool {
-    let (Some((nodes, etcd)), Some(node)) = (view, &machine.node) else { return false };
+fn is_counted((nodes, etcd): View, node: &Name, now: Now) -> bool {
     match nodes.get(node) {
-        Some(known) => known.is_control_plane || etcd.has_host(node, now.mono),
+        Some(known) => known.is_control_plane || etcd.remembers(node, now.mono),
         None => etcd.has_host(node, now.mono),
     }
 }
@@ -113,7 +116,7 @@ fn machines_under_remediation<'a>(
 ) -> impl Iterator<Item = &'a Name> {
     let all = world.fleet.machines_in(machine.place.flavour, &machine.place.namespace);
     let is_beside = move |other: &&Machine| {
-        other.uid != machine.uid && other.cluster() == machine.cluster() && concerns_machine(world, other, reach, now)
+        other.uid != machine.uid && other.cluster() == machine.cluster() && machine_holds_back(world, other, reach, now)
     };
     all.filter(is_beside).filter(|other| is_busy(world, other)).map(|other| &other.place.name)
 }

@@ -19,6 +19,8 @@ const CHECKS: &str = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks";
 /// What etcd takes, in bytes.
 const ETCD_MAX: usize = 1_572_864;
 const NODES: usize = 5000;
+/// Of them, those that have been remediated most often.
+const OFTEN: usize = 200;
 
 fn ask(server: &mut Server, request: Request<Vec<u8>>) -> Vec<u8> {
     match server.handle(NOW, request) {
@@ -79,7 +81,10 @@ fn findings(held: &str, remediated: usize, name_length: usize) -> Findings {
             label_is_empty: false,
         }
     };
-    let recent = |n: usize| Recent { node: format!("{n:0>name_length$}").into(), started_at: vec![Wall(1_800_000_000_000); 3] };
+    let recent = |n: usize| Recent {
+        node: format!("{n:0>name_length$}").into(),
+        started_at: vec![Wall(1_800_000_000_000); if n < NODES - OFTEN { 3 } else { 9 }],
+    };
     Findings {
         observed: NODES,
         healthy: 0,
@@ -109,6 +114,8 @@ fn whatever_there_is_to_say_of_thousands_of_nodes_the_status_can_be_stored() {
     for (text, name_length) in [("no", 8), ("\u{1f600}", 63), ("\"", 253), ("\\", 253)] {
         let (mut server, check) = stage();
         let status = nhc::status(&check, &findings(&text.repeat(TEXT_MAX), 1500, name_length), Wall(0));
+        let often = status.recent.iter().filter(|recent| recent.started_at.len() == 9).count();
+        assert!((OFTEN..NODES).contains(&status.recent.len()) && often == OFTEN, "{text}: {often} of {}", status.recent.len());
         let stored = written(&mut server, &check, status);
         assert!(stored.len() < ETCD_MAX, "{text}: {} bytes", stored.len());
         let object: Value = serde_json::from_slice(&stored).expect("it is JSON");

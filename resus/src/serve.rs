@@ -278,6 +278,35 @@ mod tests {
         assert_eq!(shared.bodies.available_permits(), BODIES_MAX);
     }
 
+    #[tokio::test]
+    async fn so_many_bodies_are_read_at_a_time_and_the_others_wait() {
+        let shared = Shared::new(Server::new(1, Timestamp::UNIX_EPOCH));
+        let head = b"POST /api/v1/namespaces HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n";
+        let begin = || async {
+            let (mut client, server) = tokio::io::duplex(4096);
+            tokio::spawn(converse(server, shared.clone(), Duration::from_secs(3600)));
+            client.write_all(head).await.expect("it listens");
+            client
+        };
+        let mut clients = Vec::new();
+        for _ in 0..BODIES_MAX {
+            clients.push(begin().await);
+        }
+        while shared.bodies.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let mut last = begin().await;
+        last.write_all(b"{}").await.expect("it listens");
+        let mut answer = [0; 8];
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(futures::poll!(std::pin::pin!(last.read_exact(&mut answer))).is_pending(), "all places are taken");
+        drop(clients.pop());
+        last.read_exact(&mut answer).await.expect("it answers");
+        assert_eq!(&answer, b"HTTP/1.1");
+    }
+
     #[test]
     fn secrets_differ() {
         let (one, other) = (secret(), secret());

@@ -181,8 +181,33 @@ impl Fleet {
 
     pub fn region_mut(&mut self, cluster: &ClusterKey) -> &mut Region {
         let Fleet { regions, etcd, .. } = self;
-        let begun = || Region { etcd: etcd.remove(cluster).unwrap_or_default(), ..Region::default() };
+        let begun = || Region { etcd: etcd.get(cluster).cloned().unwrap_or_default(), ..Region::default() };
         regions.entry(cluster.clone()).or_insert_with(begun)
+    }
+
+    /// For when its Nodes are out of sight; only of the cluster that it certainly is.
+    fn remember_etcd(&mut self, cluster: &ClusterKey, now: Mono) {
+        let state = self.identities.get(cluster).map(|identity| &identity.state);
+        let is_certain = matches!(state, Some(State::Same { .. } | State::Hidden)) && self.clusters.contains_key(cluster);
+        if let Some(region) = self.regions.get(cluster).filter(|_| is_certain) {
+            let etcd = region.etcd.out_of_sight(&region.nodes, now);
+            match etcd.size() <= REGION_ETCD_MAX {
+                true => drop(self.etcd.insert(cluster.clone(), etcd)),
+                false => drop(self.etcd.remove(cluster)),
+            }
+        }
+    }
+
+    /// What was remembered was another cluster's.
+    fn forget_etcd(&mut self, cluster: &ClusterKey) {
+        self.etcd.remove(cluster);
+        self.regions.get_mut(cluster).into_iter().for_each(|region| region.etcd.forget_departed());
+    }
+
+    /// More was sent than is taken: nothing of it is kept.
+    pub fn drop_region(&mut self, cluster: &ClusterKey) {
+        self.etcd.remove(cluster);
+        self.regions.remove(cluster);
     }
 
     pub fn region(&self, cluster: &ClusterKey) -> Option<&Region> {
@@ -208,6 +233,7 @@ impl Fleet {
 
     /// It may have become another since it was asked last.
     pub fn may_change(&mut self, cluster: &ClusterKey, now: Mono) {
+        self.remember_etcd(cluster, now);
         if let Some(cluster) = self.clusters.get(cluster) {
             self.identities.entry(cluster.key.clone()).or_insert_with(|| Identity::new(cluster, now)).may_change(now);
         }
@@ -217,7 +243,11 @@ impl Fleet {
         if let Some(identity) = self.identities.get_mut(&cluster.key) {
             identity.cluster_seen(&cluster, now);
         }
-        let changed = self.clusters.get(&cluster.key) != Some(&cluster);
+        let known = self.clusters.get(&cluster.key);
+        let changed = known != Some(&cluster);
+        if known.is_some_and(|known| known.uid != cluster.uid) {
+            self.forget_etcd(&cluster.key);
+        }
         self.clusters.insert(cluster.key.clone(), cluster);
         changed
     }
@@ -232,7 +262,12 @@ impl Fleet {
     pub fn identified(&mut self, key: &ClusterKey, found: Found, sent_at: Mono, now: Mono) {
         let Some(cluster) = self.clusters.get(key) else { return };
         let identity = self.identities.entry(key.clone()).or_insert_with(|| Identity::new(cluster, sent_at));
+        let known = identity.known.clone();
         identity.answered(cluster, found, sent_at, now);
+        // A person says that it is right.
+        if known.is_some() && known != identity.known {
+            self.forget_etcd(key);
+        }
     }
 
     /// A request was sent; this is to be told if it is carried out.
@@ -368,11 +403,8 @@ impl Fleet {
                 self.forbidden.remove(cluster);
             }
             Source::RemoteNodes(cluster) => {
-                if let Some(Region { nodes, mut etcd, .. }) = self.regions.remove(cluster) {
-                    nodes.values().for_each(|known| etcd.node_left(&known.node, now));
-                    etcd.all_gone(&nodes, now);
-                    self.etcd.insert(cluster.clone(), etcd);
-                }
+                self.remember_etcd(cluster, now);
+                self.regions.remove(cluster);
             }
             Source::RemoteEtcd(cluster) => {
                 if let Some(region) = self.regions.get_mut(cluster) {

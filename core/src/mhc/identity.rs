@@ -18,7 +18,7 @@ pub struct Identity {
     /// The uid of the Cluster.
     of: Name,
     /// As it was when it was first asked, or as a person has said since.
-    known: Option<Name>,
+    pub known: Option<Name>,
     pub state: State,
 }
 

@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::decision::{Because, Decision, Verdict};
 use crate::default_check;
 use crate::effect::{Effect, Reach};
-use crate::facts::{Check, Name, Object, ObjectKey, Rival, Signal, Source};
+use crate::escalate;
+use crate::facts::{Check, Mode, Name, Object, ObjectKey, Rival, Signal, Source};
 use crate::flight::{Clearance, grows_with_nodes};
 use crate::gate;
 use crate::health::Known;
@@ -23,7 +24,7 @@ use crate::kinds;
 use crate::mhc::facts::{ClusterKey, Machine, MachineCheck};
 use crate::plan::report::DOUBT_TOLD_AFTER;
 use crate::quorum;
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Wall};
 use crate::upgrade::{self, Detector, Off};
 use crate::world::{Creating, World};
 
@@ -107,7 +108,8 @@ struct Draft<'a> {
     minded: BTreeSet<ObjectKey>,
     /// The node or machine of each control plane on which this plan starts something.
     starting: BTreeMap<Option<ClusterKey>, Name>,
-    /// MachineHealthChecks that are able to act, the oldest first.
+    /// NodeHealthChecks that are able to act, where there are several, and MachineHealthChecks; the oldest first.
+    able_node_checks: Vec<&'a Check>,
     able_checks: Vec<&'a MachineCheck>,
     /// The machines of nodes in this cluster.
     machines_here: BTreeMap<&'a Name, &'a Machine>,
@@ -145,6 +147,7 @@ impl<'a> Draft<'a> {
             on_their_way: by(may_be_made.map(|key| (place(key), key))),
             minded: BTreeSet::new(),
             starting: BTreeMap::new(),
+            able_node_checks: Vec::new(),
             able_checks: machines::able_checks(world),
             machines_here: machines::machines_here(world),
             paused: world.paused(now.mono),
@@ -161,6 +164,11 @@ impl<'a> Draft<'a> {
                 draft.rivals.insert(*rival, because);
                 draft.wake(Some(until));
             }
+        }
+        if world.checks.len() > 1 {
+            let mut able: Vec<&Check> = world.checks.values().filter(|check| draft.is_able(check)).collect();
+            able.sort_by_key(|check| draft.age(check));
+            draft.able_node_checks = able;
         }
         draft
     }
@@ -189,6 +197,19 @@ impl<'a> Draft<'a> {
     /// Is it up to us to act under this check?
     fn is_ours(&self, check: &Check) -> bool {
         self.world.is_ours(check) && self.rival_of(check).is_none()
+    }
+
+    /// Could it be responsible for a node? One of which not enough is known yet counts as able to act: unknown is not disabled.
+    fn is_able(&self, check: &Check) -> bool {
+        let Some(policy) = check.policy.as_ref().ok().filter(|policy| policy.mode == Mode::Act) else { return false };
+        let is_known = || sources(self.world, check, self.now.mono).iter().all(|source| self.world.is_synced(source));
+        !check.deleting && (!self.is_ours(check) || !is_known() || escalate::workshops(self.world, policy).is_ok())
+    }
+
+    /// Whoever takes care of a check that is not ours was there before us, for all that we know. And the check that nobody wrote
+    /// yields to all that somebody did.
+    fn age<'c>(&self, check: &'c Check) -> (bool, bool, Wall, &'c Name) {
+        (check.is_default, self.is_ours(check), check.created_at, &check.name)
     }
 
     /// Leases of checks that are gone would keep the others off those nodes until they expire.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use super::Draft;
 use super::check::{Round, Target};
-use super::{Draft, sources};
 use crate::decision::{Because, Match, Verdict};
 use crate::effect::{Creation, Effect, EffectKey, Hold, Mark, Owner};
 use crate::escalate::{self, Progress};
-use crate::facts::{Check, EXCLUDE_LABEL, Kind, MACHINE_API_VERSION, Mode, Name, Node, Object, ObjectKey};
+use crate::facts::{Check, EXCLUDE_LABEL, Kind, MACHINE_API_VERSION, Name, Node, Object, ObjectKey};
 use crate::flight::{Clearance, Flight};
 use crate::health::Known;
 use crate::hold::{self, Standing};
@@ -264,12 +264,12 @@ impl<'a> Draft<'a> {
                 node: node.name.clone(),
                 check: round.check.name.clone(),
                 check_uid: round.check.uid.clone(),
-                control_plane: quorum::concerns(self.world, node, self.now),
+                control_plane: quorum::holds_back(self.world, node, self.now),
                 machine,
                 tells,
             },
         }));
-        if sent && quorum::concerns(self.world, node, self.now) {
+        if sent && quorum::holds_back(self.world, node, self.now) {
             self.starting.insert(None, node.name.clone());
         }
         match sent {
@@ -296,7 +296,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Is another check responsible for the node? That is whichever has a remediation on it; otherwise, of several that
-    /// select it, the oldest. One of which not enough is known yet counts as able to act: unknown is not disabled.
+    /// select it and are able to act, the oldest.
     fn other_check(&self, check: &Check, known: &Known) -> Option<Name> {
         if let Some(owner) = self.at_work_on(&known.node.name, Some(check)) {
             return Some(owner.clone());
@@ -305,19 +305,8 @@ impl<'a> Draft<'a> {
         if let Some(owner) = self.machines_here.get(&known.node.name).and_then(|machine| self.responsible(machine)) {
             return Some(format!("{MACHINE_CHECK_KIND} {}", owner.place).into());
         }
-        // Whoever takes care of a check that is not ours was there before us, for all that we know.
-        // And the check that nobody wrote yields to all that somebody did.
-        let age = |check: &Check| (check.is_default, self.is_ours(check), check.created_at, check.name.clone());
-        let others = self.world.checks.values().filter(|other| !other.deleting && age(other) < age(check));
-        let responsible = others.filter(|other| {
-            let Some(policy) = other.policy.as_ref().ok().filter(|policy| policy.mode == Mode::Act) else { return false };
-            let is_able = || {
-                !self.is_ours(other)
-                    || !sources(self.world, other, self.now.mono).iter().all(|source| self.world.is_synced(source))
-                    || escalate::workshops(self.world, policy).is_ok()
-            };
-            policy.selector.selects(&known.node.labels) && is_able()
-        });
-        responsible.min_by_key(|other| age(other)).map(|other| other.name.clone())
+        let older = self.able_node_checks.iter().take_while(|other| self.age(other) < self.age(check));
+        let selects = |other: &&&Check| other.policy.as_ref().is_ok_and(|policy| policy.selector.selects(&known.node.labels));
+        older.copied().find(|other| selects(&other)).map(|other| other.name.clone())
     }
 }

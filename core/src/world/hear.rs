@@ -328,6 +328,7 @@ impl World {
 
     /// What was taken in is forgotten: it is not the whole, and the others need the room.
     pub(super) fn too_much(&mut self, cluster: ClusterKey, why: Name, now: Now) -> bool {
+        self.fleet.drop_region(&cluster);
         self.forget(&Source::RemoteNodes(cluster.clone()), now.mono);
         self.forget(&Source::RemoteEtcd(cluster.clone()), now.mono);
         self.looks.retain(|(own, _), _| own.as_ref() != Some(&cluster));

@@ -110,6 +110,41 @@ fn a_member_whose_node_has_no_label_is_guarded_as_long_as_its_pod_stands() {
     }
 }
 
+/// A worker whose kubelet shows a member of etcd is repaired, and the control plane does not wait for that.
+#[test]
+fn who_shows_a_member_keeps_but_itself_from_being_repaired() {
+    let mut cluster = settled();
+    control_plane(&mut cluster, &["n1", "n2", "n3"], true);
+    shows(&mut cluster, "n5", Some(true));
+    breaks(&mut cluster, &["n5"]);
+    exist(&cluster, &[reboot("n5")]);
+    assert!(!cluster.objects[&reboot("n5")].control_plane);
+    breaks(&mut cluster, &["n1"]);
+    exist(&cluster, &[reboot("n1"), reboot("n5")]);
+}
+
+/// It has a Node without a label by now; its Pod stands, so that it counts for the others for longer than an hour, and from when
+/// that goes for one hour more.
+#[test]
+fn a_member_counts_for_an_hour_after_its_pod_is_gone() {
+    let mut cluster = settled();
+    control_plane(&mut cluster, &["n1", "n2", "n3"], true);
+    shows(&mut cluster, "n3", Some(false));
+    cluster.labels.remove(&name("n2"));
+    cluster.touch(&name("n2"));
+    cluster.run_well(2 * 60 * MINUTE);
+    breaks(&mut cluster, &["n1"]);
+    assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 1, needed: 2, of: 3 });
+    cluster.set_broken(&name("n1"), false);
+    pod_goes(&mut cluster, "n2");
+    shows(&mut cluster, "n3", Some(true));
+    cluster.run_well(30 * MINUTE);
+    breaks(&mut cluster, &["n1"]);
+    assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 1, needed: 2, of: 3 });
+    cluster.run_well(31 * MINUTE);
+    assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 1, needed: 2, of: 2 }, "two of two cannot lose one");
+}
+
 #[test]
 fn a_member_whose_node_we_have_never_seen_counts() {
     let mut cluster = settled();

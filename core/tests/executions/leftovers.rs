@@ -178,6 +178,38 @@ fn what_others_make_elsewhere_holds_nobody_back() {
     assert_eq!(cluster.created.len(), 1, "{:?}", because(&plan(&cluster.world, cluster.now()), "workers", "n2"));
 }
 
+/// A check makes such objects where its templates are, and has made them where its status says.
+#[test]
+fn what_is_left_where_a_status_tells_of_others_is_waited_for() {
+    for is_told in [true, false] {
+        let mut cluster = Cluster::new(4, at_most(2), Duration::from_secs(5));
+        cluster.run_well(10_000);
+        cluster.set_broken(&"n1".into(), true);
+        cluster.run_well(10_000);
+        assert_eq!(cluster.check.status.unhealthy.len(), 1);
+        let template = cluster.objects.values().find(|object| object.body.is_some()).expect("there is a template").clone();
+        let moved = ObjectKey { namespace: Some("elsewhere".into()), ..template.key.clone() };
+        cluster.add_object(Object { key: moved.clone(), uid: "moved".into(), ..template });
+        cluster.change_policy(|policy| policy.steps[0].template = moved);
+        if !is_told {
+            let made = cluster.objects.keys().find(|key| &*key.name == "n1").expect("it was made").clone();
+            cluster.set_broken(&"n1".into(), false);
+            cluster.remove_object(&made);
+            cluster.run_well(10_000);
+        }
+        cluster.restart();
+        cluster.run_well(10_000);
+        let owners = Box::new([OwnerRef { uid: "gone".into(), controls: false, is_check: true }]);
+        let left = Object { owners, ..remediation("n2") };
+        cluster.add_object(left.clone());
+        cluster.set_broken(&"n2".into(), true);
+        cluster.run_well(10_000);
+        let now = plan(&cluster.world, cluster.now());
+        let is_held = *because(&now, "workers", "n2") == Because::LeftBehind { key: left.key };
+        assert_eq!(is_held, is_told, "{:?}", because(&now, "workers", "n2"));
+    }
+}
+
 #[test]
 fn a_template_that_is_owned_by_its_check_is_no_remediation() {
     let mut cluster = settled();
@@ -247,12 +279,15 @@ fn what_a_check_that_is_gone_left_on_a_node_is_waited_for_and_told_of() {
     assert_eq!(*because(&now, "workers", "n1"), Because::LeftBehind { key: left.key.clone() });
     assert_eq!(cluster.created.len(), 0);
     let listed = cluster.check.status.unhealthy.iter().find(|node| &*node.name == "n1").expect("it is listed");
-    assert!(listed.held.as_ref().is_some_and(|held| held.contains("belongs to no check any more")), "{:?}", listed.held);
-    // Of another owner it is something else that stands under this name.
-    cluster.change_object(&left.key, |object| object.owners = owners("somebody", false));
-    cluster.run_well(1000);
-    let now = plan(&cluster.world, cluster.now());
-    assert_eq!(*because(&now, "workers", "n1"), Because::Occupied { key: left.key.clone() });
+    assert!(listed.held.as_ref().is_some_and(|held| held.contains("belongs to no check that could act")), "{:?}", listed.held);
+    // Of another owner, or as a part of a check, it is something else that stands under this name.
+    let part = Box::new([OwnerRef { uid: "gone".into(), controls: true, is_check: true }]);
+    for owners in [owners("somebody", false), part] {
+        cluster.change_object(&left.key, |object| object.owners = owners);
+        cluster.run_well(1000);
+        let now = plan(&cluster.world, cluster.now());
+        assert_eq!(*because(&now, "workers", "n1"), Because::Occupied { key: left.key.clone() });
+    }
     cluster.remove_object(&left.key);
     cluster.run_well(10_000);
     assert_eq!(cluster.created.len(), 1);

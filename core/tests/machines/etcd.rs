@@ -1,10 +1,13 @@
 //! Machines that host etcd, whatever their labels say.
 
-use resus_core::facts::{Amount, ETCD_LABEL, Source, Status};
-use resus_core::input::{Fact, Input};
+use resus_core::facts::{Amount, ETCD_LABEL, Node, Source, Status};
+use resus_core::input::{Answer, Fact, Input};
 use resus_core::mhc::facts::{Access, Budget, CONTROL_PLANE_MACHINE_LABEL, ClusterKey, Dialect, Repair};
+use resus_core::mhc::fleet::REGION_ETCD_MAX;
+use resus_core::mhc::identity::AGAIN_AFTER;
+use resus_core::time::Wall;
 
-use crate::facts::{by_template, check};
+use crate::facts::{EPOCH, by_template, check, node};
 use crate::model::{CHECK, Fleet};
 
 /// Five machines without a label of the control plane, and etcd on the nodes of the first three.
@@ -102,4 +105,131 @@ fn members_that_are_gone_are_remembered_while_their_cluster_is_reached_anew() {
     fleet.wait(302);
     let told = fleet.message("RemediationHeld");
     assert!(told.contains("m0: etcd would lose its majority") && fleet.remediations().is_empty(), "{told}");
+}
+
+/// Not even a label: the kubelet of any node may show a Pod of etcd.
+#[test]
+fn who_shows_a_member_keeps_but_itself_from_being_repaired() {
+    let (mut fleet, _) = hosts(by_template(), false);
+    fleet.hosts_etcd("n4", true);
+    fleet.change("m4", |machine| machine.deleting = true);
+    fleet.breaks("n0");
+    fleet.wait(302);
+    assert_eq!(fleet.remediations(), ["m0"], "{}", fleet.message("RemediationHeld"));
+
+    let (mut fleet, _) = hosts(by_template(), false);
+    fleet.hosts_etcd("n4", true);
+    fleet.breaks("n4");
+    fleet.wait(302);
+    assert_eq!(fleet.remediations(), ["m4"]);
+    fleet.breaks("n0");
+    fleet.wait(302);
+    assert_eq!(fleet.remediations(), ["m0", "m4"], "{}", fleet.message("RemediationHeld"));
+
+    // But n0 and n1 are down now, and it may be one.
+    let (mut fleet, _) = hosts(by_template(), false);
+    fleet.hosts_etcd("n4", true);
+    ["n1", "n2"].iter().for_each(|node| fleet.breaks(node));
+    fleet.breaks("n4");
+    fleet.wait(302);
+    let told = fleet.message("RemediationHeld");
+    assert!(told.contains("m4: etcd would lose its majority") && fleet.remediations().is_empty(), "{told}");
+}
+
+/// Its hosts are all gone from what is listed: three others are.
+fn lead_to_another(fleet: &mut Fleet, cluster: &ClusterKey) {
+    fleet.identities.insert(cluster.clone(), Answer::Done(Some(Fact::Identity { uid: "other".into() })));
+    let labels = [(ETCD_LABEL, "true")];
+    let others = (100..103).map(|n| {
+        let host = node(n, Wall(EPOCH));
+        (host.name.clone(), Node { labels: labels.into_iter().collect(), ..host })
+    });
+    fleet.nodes.insert(Some(cluster.clone()), others.collect());
+}
+
+#[test]
+fn members_of_another_cluster_are_not_remembered() {
+    for is_replaced in [false, true] {
+        let (mut fleet, cluster) = hosts(by_template(), true);
+        let key = cluster.clone().expect("it is elsewhere");
+        let right = fleet.nodes[&cluster].clone();
+        lead_to_another(&mut fleet, &key);
+        if is_replaced {
+            fleet.another_kubeconfig(&key);
+        } else {
+            fleet.breaks_and_lists(&key);
+        }
+        fleet.list(Source::RemoteEtcd(key.clone()));
+        fleet.wait(20);
+        assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("False AnotherCluster"));
+        match is_replaced {
+            // A person says so, and the machines have new nodes.
+            true => {
+                for (n, machine) in (100..103).zip(["m0", "m1", "m2"]) {
+                    let provider_id = node(n, Wall(EPOCH)).provider_id;
+                    fleet.change(machine, |machine| {
+                        (machine.node, machine.provider_id) = (Some(format!("n{n}").into()), provider_id);
+                    });
+                }
+                for machine in ["m3", "m4"] {
+                    fleet.change(machine, |machine| machine.marks.skipped = true);
+                }
+                fleet.set_cluster(&key, |cluster| cluster.identity = Some("other".into()));
+            }
+            false => {
+                fleet.identities.remove(&key);
+                fleet.nodes.insert(cluster.clone(), right);
+            }
+        }
+        fleet.wait(AGAIN_AFTER.as_secs().cast_signed() + 2);
+        let first = if is_replaced { "n100" } else { "n0" };
+        fleet.ready(cluster.as_ref(), first, Status::False);
+        fleet.wait(302);
+        assert_eq!(fleet.remediations(), ["m0"], "{is_replaced}: {}", fleet.message("RemediationHeld"));
+    }
+}
+
+/// Hosts by their label alone, of which a list no longer shows two.
+#[test]
+fn members_that_go_while_their_cluster_is_reached_anew_are_remembered() {
+    let (mut fleet, cluster) = hosts(by_template(), true);
+    let key = cluster.clone().expect("it is elsewhere");
+    for machine in ["m1", "m2"] {
+        fleet.change(machine, |machine| machine.marks.skipped = true);
+    }
+    let nodes = fleet.nodes.get_mut(&cluster).expect("it is there");
+    ["n1", "n2"].iter().for_each(|node| drop(nodes.remove(*node)));
+    fleet.another_kubeconfig(&key);
+    fleet.list(Source::RemoteEtcd(key.clone()));
+    fleet.wait(10);
+    fleet.ready(cluster.as_ref(), "n0", Status::False);
+    fleet.wait(302);
+    let told = fleet.message("RemediationHeld");
+    assert!(told.contains("m0: etcd would lose its majority") && fleet.remediations().is_empty(), "{told}");
+    assert!(told.contains("0 other members of 3"), "{told}");
+    fleet.wait(3600);
+    assert!(fleet.message("RemediationHeld").contains("0 other members of 1"), "for an hour");
+}
+
+/// What was too much is not kept for the next time, when it would be too much again.
+#[test]
+fn more_members_than_a_cluster_has_are_not_remembered() {
+    let (mut fleet, cluster) = hosts(by_template(), true);
+    let key = cluster.clone().expect("it is elsewhere");
+    let nodes = fleet.nodes.get_mut(&cluster).expect("it is there");
+    for n in 10..11 + REGION_ETCD_MAX {
+        let host = node(n, Wall(EPOCH));
+        nodes.insert(host.name.clone(), Node { labels: [(ETCD_LABEL, "true")].into_iter().collect(), ..host });
+    }
+    fleet.list(Source::RemoteNodes(key.clone()));
+    fleet.wait(10);
+    let nodes = fleet.nodes.get_mut(&cluster).expect("it is there");
+    nodes.retain(|name, _| name.len() == 2);
+    fleet.another_kubeconfig(&key);
+    fleet.list(Source::RemoteEtcd(key.clone()));
+    fleet.wait(10);
+    assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("True RemediationAllowed"));
+    fleet.ready(cluster.as_ref(), "n0", Status::False);
+    fleet.wait(302);
+    assert_eq!(fleet.remediations(), ["m0"], "{}", fleet.message("RemediationHeld"));
 }

@@ -39,12 +39,12 @@ impl Fleet {
         self.nodes.insert(Some(key.clone()), others);
     }
 
-    fn breaks_and_lists(&mut self, key: &ClusterKey) {
+    pub fn breaks_and_lists(&mut self, key: &ClusterKey) {
         self.tell(Input::Broken(Source::RemoteNodes(key.clone())));
         self.list(Source::RemoteNodes(key.clone()));
     }
 
-    fn another_kubeconfig(&mut self, key: &ClusterKey) {
+    pub fn another_kubeconfig(&mut self, key: &ClusterKey) {
         let access = Ok(Access("another".into()));
         self.access.insert(key.clone(), access.clone());
         self.tell(Input::Seen(Fact::Access { cluster: key.clone(), access }));

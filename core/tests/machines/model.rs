@@ -375,7 +375,7 @@ impl Fleet {
         if **api_version == *self.dialect.api_version() {
             kinds.extend([served("MachineHealthCheck"), served("Machine")]);
             kinds.extend(self.has_clusters.then(|| served("Cluster")));
-        } else if api_version.starts_with("repair.test/") {
+        } else if api_version.starts_with("repair.test/v") {
             kinds.extend(["CycleTemplate", "Cycle", "SwapTemplate", "Swap"].map(served));
         }
         Fact::Kinds { api_version: api_version.clone(), served: kinds }
@@ -411,6 +411,14 @@ impl Fleet {
         let key = ObjectKey { kind: template_kind(), namespace: Some("ns".into()), name: "cycle".into() };
         self.add_object(Object { body: Some(Ok(body)), ..object(key, 1) });
         self.settle();
+    }
+
+    pub fn remove_templates(&mut self) {
+        let gone: Vec<Object> = self.objects.values().filter(|object| object.body.is_some()).cloned().collect();
+        for Object { key, uid, .. } in gone {
+            self.objects.remove(&key);
+            self.tell(Input::Gone(Gone::Object(key, uid)));
+        }
     }
 
     pub fn change(&mut self, machine: &str, change: impl FnOnce(&mut Machine)) {
@@ -514,7 +522,6 @@ impl Fleet {
         self.tell(Input::Seen(Fact::Cluster(self.dialect, cluster)));
     }
 
-    /// Another process takes over, with the memory that the API has.
     /// By the annotation on our own namespace, if it is there, and for this reason.
     pub fn set_all_paused(&mut self, reason: Option<&str>) {
         let (name, version) = (self.world.namespace.clone(), self.next_version());
@@ -523,6 +530,7 @@ impl Fleet {
         self.tell(Input::Seen(Fact::OwnNamespace(namespace)));
     }
 
+    /// Another process takes over, with the memory that the API has.
     pub fn restart(&mut self) {
         self.world = World::new(Election::new("me".into(), Timing::default()), Claim::Marked);
         self.world.machine_claim = Claim::All;

@@ -114,32 +114,94 @@ fn node_check() -> Check {
 #[test]
 fn what_a_check_of_nodes_has_left_on_a_node_holds_its_machine() {
     for (owner, is_held) in [("uid-nhc", true), ("uid-of-another", false)] {
-        let mut fleet = Fleet::with(Dialect::V1beta2, 3, by_template(), Amount::Percent(100));
-        fleet.add_template();
-        let check = node_check();
-        fleet.tell(Input::Seen(Fact::Check(Check { policy: check.policy, ..foreign_node_check("uid-nhc") })));
-        let key = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "left".into() };
-        let owners = [OwnerRef { uid: owner.into(), controls: false, is_check: is_held }].into();
-        fleet.add_object(Object { owners, node: "n1".into(), ..object(key.clone(), 77) });
-        fleet.tell(Input::Gone(Gone::Check("nhc".into())));
-        fleet.breaks("n1");
-        fleet.wait(400);
-        let expected: &[&str] = if is_held { &["left"] } else { &["left", "m1"] };
-        assert_eq!(fleet.remediations(), expected);
-        assert_eq!(fleet.message("RemediationHeld").contains("belongs to no check any more"), is_held);
-        fleet.objects.remove(&key);
-        fleet.tell(Input::Gone(Gone::Object(key, "uid-77".into())));
-        fleet.wait(10);
-        assert_eq!(fleet.remediations(), ["m1"]);
+        for (repair, node_goes) in [(by_template(), false), (by_template(), true), (Repair::Owner, false)] {
+            let mut fleet = Fleet::with(Dialect::V1beta2, 3, repair.clone(), Amount::Percent(100));
+            fleet.add_template();
+            let check = node_check();
+            fleet.tell(Input::Seen(Fact::Check(Check { policy: check.policy, ..foreign_node_check("uid-nhc") })));
+            // Of a kind that is in sight.
+            if repair == Repair::Owner {
+                let mut other = crate::facts::check(Dialect::V1beta2, "other", by_template(), NONE);
+                other.policy.as_mut().expect("it is valid").selector = Selector(vec![Requirement::Exists("none".into())]);
+                fleet.add_check(other);
+                fleet.settle();
+            }
+            let key = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "left".into() };
+            let owners = [OwnerRef { uid: owner.into(), controls: false, is_check: is_held }].into();
+            fleet.add_object(Object { owners, node: "n1".into(), ..object(key.clone(), 77) });
+            fleet.tell(Input::Gone(Gone::Check("nhc".into())));
+            match node_goes {
+                true => fleet.node_goes(None, "n1"),
+                false => fleet.breaks("n1"),
+            }
+            fleet.wait(400);
+            let is_repaired = |fleet: &Fleet| fleet.asked("m1") || fleet.remediations().contains(&"m1");
+            assert_eq!(is_repaired(&fleet), !is_held, "{owner}, {repair:?}, {node_goes}");
+            assert_eq!(fleet.message("RemediationHeld").contains("belongs to no check that could act"), is_held);
+            fleet.objects.remove(&key);
+            fleet.tell(Input::Gone(Gone::Object(key, "uid-77".into())));
+            fleet.wait(10);
+            assert!(is_repaired(&fleet), "{owner}, {repair:?}, {node_goes}");
+        }
     }
+}
+
+/// Its node has the name of one here.
+#[test]
+fn what_is_left_on_a_node_here_is_nothing_to_machines_elsewhere() {
+    let (mut fleet, key) = Fleet::new(Dialect::V1beta2, 3).into_cluster();
+    let mut blue = check(Dialect::V1beta2, CHECK, by_template(), ALL);
+    blue.cluster = Some("blue".into());
+    fleet.add_check(blue);
+    fleet.add_template();
+    let policy = node_check().policy;
+    fleet.tell(Input::Seen(Fact::Check(Check { policy, ..foreign_node_check("uid-nhc") })));
+    let left = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "left".into() };
+    let owners = [OwnerRef { uid: "uid-nhc".into(), controls: false, is_check: true }].into();
+    fleet.add_object(Object { owners, node: "n1".into(), ..object(left, 77) });
+    fleet.tell(Input::Gone(Gone::Check("nhc".into())));
+    fleet.ready(Some(&key), "n1", Status::False);
+    fleet.wait(400);
+    assert_eq!(fleet.remediations(), ["left", "m1"]);
+}
+
+/// It may still put the machine right, or take it away for good.
+#[test]
+fn a_check_of_nodes_that_is_at_work_on_a_node_that_is_gone_has_its_machine() {
+    let mut fleet = Fleet::with(Dialect::V1beta2, 3, by_template(), Amount::Percent(100));
+    fleet.add_template();
+    let policy = node_check().policy;
+    fleet.tell(Input::Seen(Fact::Check(Check { policy, ..foreign_node_check("uid-nhc") })));
+    let key = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "at-work".into() };
+    let owners = [OwnerRef { uid: "uid-nhc".into(), controls: false, is_check: true }].into();
+    fleet.add_object(Object { owners, node: "n1".into(), ..object(key.clone(), 77) });
+    fleet.node_goes(None, "n1");
+    fleet.wait(400);
+    assert_eq!(fleet.remediations(), ["at-work"]);
+    assert!(fleet.message("Overlapping").contains("the older check nhc"), "{}", fleet.message("Overlapping"));
+    fleet.objects.remove(&key);
+    fleet.tell(Input::Gone(Gone::Object(key, "uid-77".into())));
+    fleet.wait(10);
+    assert_eq!(fleet.remediations(), ["m1"]);
 }
 
 /// Whether the control plane of this cluster is being repaired by a machine is seen by checks of nodes; that of another cluster
 /// is none of theirs.
 #[test]
 fn the_control_plane_is_one_for_machines_and_nodes() {
-    for (elsewhere, is_busy) in [(false, true), (true, false)] {
-        let mut fleet = Fleet::with(Dialect::V1beta2, 3, by_template(), Amount::Percent(100));
+    let breaks = |fleet: &mut Fleet| {
+        fleet.breaks("n0");
+        fleet.wait(302);
+    };
+    let leaves = |fleet: &mut Fleet| fleet.change("m0", |machine| machine.deleting = true);
+    let ways: [(Repair, bool, &dyn Fn(&mut Fleet), bool); 4] = [
+        (by_template(), false, &leaves, true),
+        (by_template(), true, &leaves, false),
+        (by_template(), false, &breaks, true),
+        (Repair::Owner, false, &breaks, true),
+    ];
+    for (at, (repair, elsewhere, begin, is_busy)) in ways.into_iter().enumerate() {
+        let mut fleet = Fleet::with(Dialect::V1beta2, 3, repair, Amount::Percent(100));
         fleet.add_template();
         if elsewhere {
             fleet.has_clusters = true;
@@ -154,7 +216,7 @@ fn the_control_plane_is_one_for_machines_and_nodes() {
             fleet.nodes.get_mut(&None).expect("it is there").insert(name.into(), node.clone());
             fleet.tell(Input::Seen(Fact::Node(node)));
         }
-        fleet.change("m0", |machine| machine.deleting = true);
+        begin(&mut fleet);
         let mut check = node_check();
         check.policy.as_mut().expect("it is valid").selector =
             Selector(vec![Requirement::Exists(CONTROL_PLANE_LABELS[0].into())]);
@@ -166,6 +228,6 @@ fn the_control_plane_is_one_for_machines_and_nodes() {
         }
         let concerned = quorum::forbids(&fleet.world, &fleet.nodes[&None]["n1"].clone(), None, fleet.now());
         let told = matches!(&concerned, Some(Because::ControlPlaneBusy { node }) if **node == *"n0");
-        assert_eq!(told, is_busy, "{concerned:?}");
+        assert_eq!(told, is_busy, "{at}: {concerned:?}");
     }
 }

@@ -3,10 +3,10 @@
 use resus_core::effect::Effect;
 use resus_core::facts::{Amount, Invalid, Kind, Object, ObjectKey, OwnerRef, Source, Status};
 use resus_core::input::{Answer, Fact, Gone, Input};
-use resus_core::mhc::facts::{CONTROL_PLANE_MACHINE_LABEL, Dialect, Posted, Repair, Sign, Slot, Style};
+use resus_core::mhc::facts::{Budget, CONTROL_PLANE_MACHINE_LABEL, Dialect, Posted, Repair, Sign, Slot, Style};
 use resus_core::plan::plan;
 
-use crate::facts::{by_template, foreign_node_check, object, posted, remediation_kind, template_kind};
+use crate::facts::{by_template, check, foreign_node_check, object, posted, remediation_kind, template_kind};
 use crate::model::{CHECK, Fleet};
 
 fn templated(machines: usize, at_most: Amount) -> Fleet {
@@ -336,6 +336,26 @@ fn a_remediation_goes_with_its_check_even_if_nobody_was_there_to_see_it_go() {
     }
 }
 
+/// Whoever has no Clusters can be cleared; and a check that is being deleted has no say any more.
+#[test]
+fn what_a_check_has_left_goes_on_openshift_though_nothing_is_known_of_clusters() {
+    for is_being_deleted in [false, true] {
+        let mut fleet = Fleet::new(Dialect::OpenShift, 2);
+        fleet.has_definition_only = true;
+        fleet.add_check(check(Dialect::OpenShift, CHECK, by_template(), Budget::AtMost(Amount::Percent(100))));
+        fleet.add_template();
+        fleet.breaks("n1");
+        fleet.wait(302);
+        assert_eq!(fleet.remediations(), ["m1"]);
+        match is_being_deleted {
+            true => fleet.change_check(CHECK, |check| check.deleting = true),
+            false => fleet.remove_check(CHECK),
+        }
+        fleet.wait(10);
+        assert_eq!(fleet.remediations(), [""; 0], "{is_being_deleted}");
+    }
+}
+
 fn other_kind() -> Kind {
     Kind { kind: "Swap".into(), ..remediation_kind() }
 }
@@ -377,6 +397,41 @@ fn what_is_being_made_from_another_template_is_waited_for_and_removed() {
     }
 }
 
+/// Whatever the check asks for by now.
+#[test]
+fn what_may_have_been_made_is_waited_for_before_anything_else_is_asked_for() {
+    let other_ways =
+        [(Dialect::V1beta2, Repair::Owner), (Dialect::OpenShift, Repair::Deletion), (Dialect::OpenShift, Repair::PowerCycle)];
+    for (dialect, repair) in other_ways {
+        let mut fleet = Fleet::with(dialect, 2, by_template(), Amount::Percent(100));
+        fleet.add_template();
+        fleet.breaks("n1");
+        fleet.wait(297);
+        let sent = fleet.until_sent(|effect| matches!(effect, Effect::Create(_)));
+        let Effect::Create(creation) = &sent else { unreachable!("it was looked for") };
+        let object = fleet.made(creation);
+        fleet.objects.insert(object.key.clone(), object.clone());
+        fleet.change_check(CHECK, |check| check.policy.as_mut().expect("it is valid").repair = repair);
+        fleet.tell(Input::Answered(sent.key(), Answer::Unsure { why: "lost".into() }));
+        fleet.hold_deletions = true;
+        let is_asked =
+            |fleet: &Fleet| fleet.machines.get("m1").is_none_or(|machine| machine.marks.power_cycle) || fleet.asked("m1");
+        fleet.wait(60);
+        assert!(!is_asked(&fleet), "one may be at work");
+        assert!(
+            fleet.message("RemediationHeld").contains("m1 may still be at work on it"),
+            "{}",
+            fleet.message("RemediationHeld")
+        );
+        fleet.tell(Input::Seen(Fact::Object(object)));
+        fleet.wait(60);
+        assert!(!is_asked(&fleet), "its provider is not done with it");
+        fleet.let_go();
+        fleet.wait(10);
+        assert!(is_asked(&fleet));
+    }
+}
+
 /// A Machine whose check went before the Machine could say what was made for it.
 #[test]
 fn what_was_made_goes_with_its_check_though_the_machine_does_not_name_it() {
@@ -412,6 +467,23 @@ fn a_template_of_another_version_is_no_other_template() {
     fleet.wait(60);
     assert_eq!(deleted(&fleet), 0);
     assert_eq!(fleet.events_of("RemediationCreated").len(), 2, "one, told of on the machine and on its check");
+}
+
+/// What was made before is still what was made for the machine.
+#[test]
+fn a_template_of_a_version_that_nobody_serves_leaves_nothing_on_machines_that_are_well() {
+    let mut fleet = templated(2, Amount::Percent(100));
+    fleet.breaks("n1");
+    fleet.wait(302);
+    let repair =
+        Repair::Template { kind: Kind { api_version: "repair.test/none".into(), ..template_kind() }, name: "cycle".into() };
+    fleet.change_check(CHECK, |check| check.policy.as_mut().expect("it is valid").repair = repair);
+    fleet.wait(60);
+    assert_eq!(fleet.remediations(), ["m1"], "it is at work");
+    fleet.recovers("n1");
+    fleet.wait(60);
+    assert_eq!(fleet.remediations(), [""; 0]);
+    assert_eq!(fleet.sign("m1", Sign::ExternallyRemediated), None);
 }
 
 #[test]

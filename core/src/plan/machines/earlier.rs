@@ -19,8 +19,7 @@ pub enum Earlier<'a> {
 impl<'a> Draft<'a> {
     /// `own` is the kind that the machine's check makes, if it makes any.
     pub(super) fn earlier(&self, machine: &Machine, own: Option<&Kind>) -> Earlier<'a> {
-        // In another version it is the same object.
-        let is_other = |kind: &Kind| own.is_none_or(|own| (own.group(), &own.kind) != (kind.group(), &kind.kind));
+        let is_other = |kind: &Kind| own.is_none_or(|own| !own.is_like(kind));
         if let Some(object) = self.made_for(machine).find(|object| is_other(&object.key.kind)) {
             return Earlier::There(object);
         }

@@ -219,11 +219,17 @@ impl<'a> Draft<'a> {
             let key = kind.map(|kind| remediation_key(kind, machine));
             // A NodeHealthCheck has the Machine own what it makes for its node, too.
             let is_mine = |object: &&Object| machine.is_repaired_by(object) && !object.is_for_node();
+            let made = key.as_ref().and_then(|key| self.world.objects.get(key)).filter(is_mine);
+            // From before the template had this version, which may not even be served.
+            let made_before = || {
+                let is_alike = |object: &&Object| kind.is_some_and(|kind| kind.is_like(&object.key.kind));
+                self.made_for(machine).filter(is_mine).find(is_alike)
+            };
             Subject {
                 machine,
                 node,
                 judgement: judge(machine, node, reach.cluster(), policy, &self.world.clock, self.now),
-                remediation: key.as_ref().and_then(|key| self.world.objects.get(key)).filter(is_mine),
+                remediation: made.or_else(made_before),
                 maybe_created: key.is_some_and(|key| self.world.flights.may_have_happened(&EffectKey::Create(key))),
             }
         };

@@ -35,7 +35,8 @@ impl<'a> Draft<'a> {
             let verdict = if is_unhealthy { Verdict::Hold } else { Verdict::Leave };
             return outcome(verdict, if is_unhealthy { Because::Overlapping { owner } } else { Because::Healthy });
         }
-        let earlier = match self.leaves_to_others(round, subject.machine) {
+        // Beside others it does its own, and what is left of them goes when nobody watches over the machine any more.
+        let earlier = match is_beside_all(round.policy) {
             true => Earlier::Nothing,
             false => self.earlier(subject.machine, round.kind.as_ref()),
         };
@@ -137,7 +138,7 @@ impl<'a> Draft<'a> {
         }
         // The owner of a control plane looks after its etcd; a MachineSet does not.
         let is_unguarded = !machine.is_control_plane();
-        let stopped = round.shut.clone().or_else(|| self.waits_for_node(round, subject));
+        let stopped = round.shut.clone().or_else(|| self.waits_for_others(round, subject));
         if let Some(because) = stopped.or_else(|| self.guarded(round, subject).filter(|_| is_unguarded)) {
             // To say that the machine is unhealthy would now be to have it repaired.
             let would_act = |style: &Style| {
@@ -172,7 +173,7 @@ impl<'a> Draft<'a> {
             return outcome(Verdict::Hold, because);
         }
         let Some(workshop) = &round.workshop else { unreachable!("a check whose template cannot be used is shut") };
-        if let Some(because) = self.waits_for_node(round, subject) {
+        if let Some(because) = self.waits_for_others(round, subject) {
             return outcome(Verdict::Hold, because);
         }
         if machine.marks.power_cycle {
@@ -310,7 +311,7 @@ impl<'a> Draft<'a> {
         due_at: Mono,
         doing: &Because,
     ) -> Result<(), Outcome> {
-        let stopped = round.shut.clone().or_else(|| self.waits_for_node(round, subject));
+        let stopped = round.shut.clone().or_else(|| self.waits_for_others(round, subject));
         if let Some(because) = stopped.or_else(|| self.guarded(round, subject)) {
             return Err(outcome(Verdict::Hold, because));
         }
@@ -383,7 +384,7 @@ impl<'a> Draft<'a> {
         if !sent {
             return outcome(Verdict::Wait, Because::Queued);
         }
-        if quorum::concerns_machine(self.world, subject.machine, round.reach, self.now) {
+        if quorum::machine_holds_back(self.world, subject.machine, round.reach, self.now) {
             self.starting.insert(round.reach.key().cloned(), subject.machine.place.name.clone());
         }
         outcome(Verdict::Start, because)
@@ -421,15 +422,22 @@ impl<'a> Draft<'a> {
         Some(format!("{MACHINE_CHECK_KIND} {}", owner.place).into())
     }
 
-    /// Is what was made for the machine another check's, beside which this one does its own?
-    fn leaves_to_others(&self, round: &Round<'a>, machine: &Machine) -> bool {
-        is_beside_all(round.policy) && self.responsible(machine).is_some()
-    }
-
-    /// What must be over before anything is done about the machine's node.
-    fn waits_for_node(&self, round: &Round<'a>, subject: &Subject<'a>) -> Option<Because> {
+    /// What must be over before anything is done about the machine, or about its node.
+    fn waits_for_others(&self, round: &Round<'a>, subject: &Subject<'a>) -> Option<Because> {
+        let cuts_power = match &round.policy.repair {
+            Repair::Template { .. } => true,
+            Repair::PowerCycle => !subject.machine.failed,
+            Repair::Owner | Repair::Deletion => false,
+        };
+        // Of a template it is asked where its own object may be on the way, too.
+        if !matches!(round.policy.repair, Repair::Template { .. })
+            && let Some(key) = self.may_be_made_for(subject.machine).next()
+        {
+            return Some(Because::LeftBehind { key: key.clone() });
+        }
         let node = match subject.node {
-            NodeOf::Known(known) if known.node.deleting => return Some(Because::NodeLeaving),
+            // Whoever replaces the machine may do so in the middle of what is done to its Node.
+            NodeOf::Known(known) if known.node.deleting && cuts_power => return Some(Because::NodeLeaving),
             NodeOf::Known(known) => &known.node.name,
             NodeOf::Gone(node) => node,
             NodeOf::Unnamed | NodeOf::NotHeard => return None,
