@@ -249,7 +249,6 @@ pub enum EffectKey {
     Read(ObjectKey),
     Mark(ObjectKey, Name, u8),
     Fetch(ObjectKey),
-    /// By the node's name.
     /// Of this node; which Machine it names may change meanwhile.
     FindMachine {
         node: Name,

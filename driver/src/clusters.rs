@@ -146,8 +146,7 @@ fn harmless_cluster(cluster: &mut Cluster, trust: Trust) -> Result<()> {
     }
 }
 
-/// Parsers show what they stumble over; where it stands has to do.
-/// Nothing of what stands in it is repeated.
+/// Nothing of what stands in it is repeated: parsers show what they stumble over; where it stands has to do.
 pub fn unreadable(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::ReadConfig(error, file) => format!("{}: {error}", file.display()),

@@ -19,7 +19,7 @@ pub struct Fleet {
     pub machines: BTreeMap<Place, Machine>,
     pub clusters: BTreeMap<ClusterKey, Cluster>,
     pub access: BTreeMap<ClusterKey, Result<Access, Invalid>>,
-    /// Clusters whose kubeconfig turned out to be of no use, with why, until there is another.
+    /// Clusters whose kubeconfig turned out to be of no use, with why, until there is another or it can be used after all.
     pub no_access: BTreeMap<ClusterKey, Name>,
     /// Clusters whose Secret we may not read. What was read before stays, and nothing starts on it.
     pub forbidden: BTreeSet<ClusterKey>,
