@@ -22,7 +22,6 @@ use crate::health::Known;
 use crate::hold;
 use crate::kinds;
 use crate::mhc::facts::{ClusterKey, Machine, MachineCheck};
-use crate::plan::report::DOUBT_TOLD_AFTER;
 use crate::quorum;
 use crate::time::{Mono, Now, Wall};
 use crate::upgrade::{self, Detector, Off};
@@ -179,7 +178,7 @@ impl<'a> Draft<'a> {
         if matches!(paused, Because::AllPaused { .. }) {
             return Some(paused);
         }
-        let told_at = self.world.silent_since(&Source::OwnNamespace)?.after(DOUBT_TOLD_AFTER);
+        let told_at = self.world.doubt_told_at(&Source::OwnNamespace)?;
         self.wake_if_later(told_at);
         (self.now.mono >= told_at).then_some(paused)
     }

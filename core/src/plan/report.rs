@@ -12,8 +12,6 @@ use crate::time::Mono;
 /// The status is for people: they need no more than one a second.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 const STATUS_AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Watches are back within seconds after most breaks.
-pub(super) const DOUBT_TOLD_AFTER: Duration = Duration::from_secs(10);
 /// Events that do not wait for the pace of the status.
 pub(super) const EVENTS_PER_STATUS: usize = 20;
 
@@ -40,10 +38,8 @@ impl Draft<'_> {
         self.report(check, &findings);
     }
 
-    /// Doubts come and go with every broken connection; only one that lasts is worth a word.
     pub(super) fn report_doubt(&mut self, check: &Check, source: &Source) {
-        let Some(since) = self.world.silent_since(source) else { return };
-        let told_at = since.after(DOUBT_TOLD_AFTER);
+        let Some(told_at) = self.world.doubt_told_at(source) else { return };
         if told_at > self.now.mono {
             return self.wake(Some(told_at));
         }

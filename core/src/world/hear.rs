@@ -32,6 +32,8 @@ const RECHECKS: u32 = 5;
 const RECHECK_MAX: Duration = Duration::from_secs(60);
 /// Where definitions cannot be watched at all.
 const RECHECK_BLIND: Duration = Duration::from_secs(15);
+/// A watch that lives for so long is well.
+const WELL_AFTER: Duration = Duration::from_secs(15);
 /// Of one kind: more than an admin reads, however many a tenant writes.
 const STRAYS_MAX: usize = 10;
 /// Namespaces that templates are kept in: providers have one each.
@@ -71,6 +73,7 @@ impl World {
             synced: false,
             broken: false,
             broken_at: now.mono,
+            unwell_since: now.mono,
             heard_at: now.mono,
             fresh_since: now.mono,
             unseen: None,
@@ -84,7 +87,7 @@ impl World {
         let unseen = feed.unseen.take().unwrap_or_default();
         // Nothing that happened before it is still to come.
         let fresh_since = now.mono.before(CAUGHT_UP_AFTER);
-        *feed = Feed { synced: true, broken: false, broken_at: now.mono, heard_at: now.mono, fresh_since, unseen: None };
+        *feed = Feed { synced: true, broken: false, heard_at: now.mono, fresh_since, unseen: None, ..*feed };
         if let Some(strays) = self.strays.get_mut(source) {
             strays.retain(|name| !unseen.contains(name));
         }
@@ -616,6 +619,9 @@ impl World {
     pub(super) fn broken(&mut self, source: &Source, now: Mono) -> bool {
         let Some(feed) = self.feeds.get_mut(source).filter(|feed| !feed.broken) else { return false };
         (feed.broken, feed.broken_at) = (true, now);
+        if now.since(feed.fresh_since) > WELL_AFTER {
+            feed.unwell_since = now;
+        }
         true
     }
 

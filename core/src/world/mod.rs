@@ -93,6 +93,9 @@ pub struct World {
     brief: BTreeMap<Name, Vec<(Name, Remediation)>>,
 }
 
+pub const DOUBT_TOLD_AFTER: Duration = Duration::from_secs(10);
+const TROUBLE_TOLD_AFTER: Duration = Duration::from_secs(30);
+
 /// How well we hear from a source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Feed {
@@ -102,6 +105,8 @@ struct Feed {
     broken: bool,
     /// Since when, if it is.
     broken_at: Mono,
+    /// Since when it has not been well for longer than a moment, if it is broken.
+    unwell_since: Mono,
     heard_at: Mono,
     /// Since when nothing has been missed: the end of a list, or the first word after a break.
     fresh_since: Mono,
@@ -429,6 +434,14 @@ impl World {
     /// Since when has a source been awaited that was never listed completely, or broke, or has not been heard of?
     pub fn silent_since(&self, source: &Source) -> Option<Mono> {
         self.feeds.get(source).map(|feed| if feed.broken { feed.broken_at } else { feed.heard_at })
+    }
+
+    /// When is it worth a word that nothing can be decided by it? Doubts come and go with every broken connection, and most are over
+    /// within seconds. But a watch that breaks again and again is never in doubt for long, and never good for anything.
+    pub fn doubt_told_at(&self, source: &Source) -> Option<Mono> {
+        let feed = self.feeds.get(source)?;
+        let lasts = self.silent_since(source)?.after(DOUBT_TOLD_AFTER);
+        Some(if feed.broken { lasts.min(feed.unwell_since.after(TROUBLE_TOLD_AFTER)) } else { lasts })
     }
 
     /// What may have been created that we do not see yet, and for whom.

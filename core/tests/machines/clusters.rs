@@ -56,6 +56,29 @@ fn nodes_of_the_same_name_in_two_clusters_are_never_mixed_up() {
     assert_eq!(fleet.all_asked(), ["m1"], "m0 has another n0");
 }
 
+/// Its list is as it should be, and its watch breaks at once, again and again: it is never in doubt for long.
+#[test]
+fn a_watch_that_never_lives_is_told() {
+    for (every, is_told) in [(3_000, true), (20_000, false)] {
+        let (mut fleet, key) = remote(2);
+        let source = Source::RemoteNodes(key.clone());
+        for _ in 0..(120_000 / every) {
+            fleet.tell(Input::Broken(source.clone()));
+            fleet.settle();
+            fleet.time += 200;
+            fleet.list(source.clone());
+            if !is_told {
+                fleet.wait(every / 1000);
+                assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("True RemediationAllowed"));
+            }
+            fleet.time += every / 10;
+        }
+        fleet.tell(Input::Broken(source));
+        fleet.settle();
+        assert_eq!(fleet.condition("RemediationAllowed").as_deref() == Some("False Stale"), is_told, "{every}");
+    }
+}
+
 #[test]
 fn a_cluster_that_cannot_be_read_is_a_reason_to_wait_and_is_told() {
     let cases: [(fn(&mut Fleet, &ClusterKey), &str, &str); 5] = [

@@ -16,7 +16,7 @@ use super::site::{kubeconfig, site};
 /// Resident memory of the controller, at most, in KiB.
 const MEMORY_MAX: usize = 64 << 10;
 /// A server that sends as fast as it can reaches every limit within this.
-const TOLD_WITHIN: Duration = Duration::from_secs(60);
+const TOLD_WITHIN: Duration = Duration::from_secs(120);
 /// Of the labels of one Node; about as much as is kept of one.
 const LABELS: usize = 300;
 

@@ -10,7 +10,8 @@ use crate::mhc::facts::{MachineCheck, MachineCheckStatus};
 use crate::mhc::status::{self, Findings};
 use crate::nhc::Event;
 use crate::plan::Draft;
-use crate::plan::report::{DOUBT_TOLD_AFTER, EVENTS_PER_STATUS};
+use crate::plan::report::EVENTS_PER_STATUS;
+use crate::world::DOUBT_TOLD_AFTER;
 
 /// Events about machines that are on their way at once; each waits for nobody, so a few suffice.
 const NEWS_AT_ONCE: usize = 20;
@@ -52,8 +53,8 @@ impl<'a> Draft<'a> {
         self.shut(check.place.to_string().into(), &Because::Stale { source: source.clone() });
         // A Cluster may be heard of all the time, and never say which one it is.
         let asked_since = if let Source::RemoteNodes(cluster) = source { self.world.fleet.asked_since(cluster) } else { None };
-        let Some(since) = self.world.silent_since(source).into_iter().chain(asked_since).min() else { return };
-        let told_at = since.after(DOUBT_TOLD_AFTER);
+        let asked_told_at = asked_since.map(|since| since.after(DOUBT_TOLD_AFTER));
+        let Some(told_at) = self.world.doubt_told_at(source).into_iter().chain(asked_told_at).min() else { return };
         if told_at > self.now.mono {
             return self.wake(Some(told_at));
         }
