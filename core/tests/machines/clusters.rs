@@ -67,11 +67,12 @@ fn a_watch_that_never_lives_is_told() {
             fleet.settle();
             fleet.time += 200;
             fleet.list(source.clone());
-            if !is_told {
-                fleet.wait(every / 1000);
-                assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("True RemediationAllowed"));
+            match is_told {
+                true => drop(fleet.settle()),
+                false => fleet.wait(every / 1000),
             }
-            fleet.time += every / 10;
+            assert_eq!(fleet.world.fleet.asked_since(&key), None, "it has said which one it is");
+            fleet.time += 1000;
         }
         fleet.tell(Input::Broken(source));
         fleet.settle();
