@@ -382,6 +382,35 @@ mod tests {
         }
     }
 
+    /// Whoever may write a Secret would have programs run here otherwise, and files read.
+    #[tokio::test]
+    async fn programs_and_files_are_refused_whatever_is_allowed() {
+        let exec = json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "interactiveMode": "Never"});
+        let users = [
+            ("exec", exec, "a program"),
+            ("auth-provider", json!({"name": "gcp", "config": {"cmd-path": "true"}}), "a program"),
+            ("tokenFile", json!("/etc/passwd"), "files"),
+            ("client-certificate", json!("/etc/passwd"), "files"),
+            ("client-key", json!("/etc/passwd"), "files"),
+        ];
+        for trust in [Trust::Remote, Trust::Anything] {
+            for (field, value, says) in &users {
+                let mut one = kubeconfig("https://10.0.0.1");
+                one["users"][0]["user"][field] = value.clone();
+                let refused = connect(&Access(one.to_string().into()), trust).await.err().expect("it is refused");
+                assert!(refused.to_string().contains(says), "{field}: {refused}");
+                // What no current context leads to is never used.
+                one["users"][0]["name"] = json!("another");
+                one["users"].as_array_mut().expect("it is a list").push(json!({"name": "canary-u", "user": {"token": "canary"}}));
+                assert!(connect(&Access(one.to_string().into()), trust).await.is_ok(), "{field}");
+            }
+            let mut one = kubeconfig("https://10.0.0.1");
+            one["clusters"][0]["cluster"]["certificate-authority"] = json!("/etc/passwd");
+            let refused = connect(&Access(one.to_string().into()), trust).await.err().expect("it is refused");
+            assert!(refused.to_string().contains("files"), "{refused}");
+        }
+    }
+
     /// What a name leads to is known only when it is looked up, and may be another address each time.
     #[tokio::test]
     async fn a_name_that_leads_to_this_host_is_refused_when_it_is_dialled() {
