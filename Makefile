@@ -16,7 +16,7 @@ help: ## Show this list
 demo: ## Watch nodes break and be repaired, in half a minute
 	@tests/setup rust cc
 	# Built first and aloud, since the demo itself should have the screen to itself.
-	cargo build --workspace --bins
+	cargo build --locked --workspace --bins
 	"$(TARGET)/debug/resus" demo
 
 test: ## Run every test, most of them against real Kubernetes parts
@@ -32,7 +32,7 @@ test: ## Run every test, most of them against real Kubernetes parts
 	# Building Kubernetes takes as long as compiling us, so both start now. Job control gives the build a process
 	# group of its own: leaving early ends all of it, the Go compilers included.
 	set -m; tests/kube/build </dev/null >/dev/null & kube=$$!; set +m
-	cargo test --workspace --no-run
+	cargo test --locked --workspace --no-run
 	if kill -0 "$$kube" 2>/dev/null; then echo "make test: waiting for the Kubernetes parts"; fi
 	kube_built=yes
 	wait "$$kube" || kube_built=no
@@ -44,7 +44,7 @@ test: ## Run every test, most of them against real Kubernetes parts
 	fi
 	result=0
 	# All of them, so that one run shows everything that fails.
-	cargo test --workspace --no-fail-fast || result=$$?
+	cargo test --locked --workspace --no-fail-fast || result=$$?
 	skipped=$$(wc -l <"$$RESUS_SKIPPED_FILE")
 	if [ "$$skipped" -gt 0 ]; then
 	  echo "make test: $$skipped skipped:"
@@ -56,10 +56,10 @@ lint: ## Check format, lints, generated files, documentation, dependencies and s
 	@tests/setup rust cc deny
 	$(RUN)
 	run cargo fmt --all --check
-	run cargo clippy --workspace --all-targets -- -D warnings
-	run cargo build --workspace --bins
+	run cargo clippy --locked --workspace --all-targets -- -D warnings
+	run cargo build --locked --workspace --bins
 	run "$(TARGET)/debug/resus" manifests --check
-	run env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	run env RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 	# Without the tree of each duplicate; cargo tree -d has it.
 	run "$$(tests/setup --where deny)" --locked check --hide-inclusion-graph bans licenses sources
 	if command -v shellcheck >/dev/null; then
@@ -74,23 +74,23 @@ mutants: ## Break one rule at a time and see the tests notice
 
 bench: ## Measure, in a release build
 	@tests/setup rust cc kube
-	cargo bench --workspace --bench handle
-	cargo build --release --workspace --bins
+	cargo bench --locked --workspace --bench handle
+	cargo build --locked --release --workspace --bins
 	"$(TARGET)/release/bench"
 
 soak: ## Run properties, simulated seeds and searches for long, in a release build
 	@tests/setup rust cc
 	PROPTEST_CASES=$${PROPTEST_CASES:-200000} RESUS_SEEDS=$${RESUS_SEEDS:-5000} \
 	  RESUS_FENCING_SEEDS=$${RESUS_FENCING_SEEDS:-20000} RESUS_FUZZ=$${RESUS_FUZZ:-1000000} \
-	  cargo test --release -p resus-core -p resus-k8s -p resus-sim -- --include-ignored
+	  cargo test --locked --release -p resus-core -p resus-k8s -p resus-sim -- --include-ignored
 
 kinds: ## Ask a real API server again what its kinds look like, for the embedded one
 	@tests/setup rust cc kube
-	cargo build --workspace --bins
+	cargo build --locked --workspace --bins
 	"$(TARGET)/debug/kinds"
 	cd tests/kube/kubernetes && go run ./wire ../../../apiserver/src/kinds.json >../../../apiserver/src/wire/messages.json
 
 manifests: ## Generate the files in deploy/ anew
 	@tests/setup rust cc
-	cargo build --workspace --bins
+	cargo build --locked --workspace --bins
 	"$(TARGET)/debug/resus" manifests
