@@ -33,7 +33,6 @@ const TURNS: u32 = 40;
 /// Resident memory of the whole process, in KiB.
 const MEMORY_MAX: u64 = 256 << 10;
 
-#[expect(clippy::disallowed_methods, reason = "how many there are is for the caller to say")]
 #[test]
 fn whatever_others_write_is_read_decided_on_and_answered() {
     let things = std::env::var("RESUS_FUZZ").map_or(THINGS, |text| text.parse().expect("RESUS_FUZZ is a number"));
