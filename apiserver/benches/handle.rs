@@ -2,6 +2,8 @@
 //!
 //! One thread, no sockets: `handle` and `follow` alone.
 
+#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "it measures time")]
+
 #[path = "../../tests/harness/src/bin/bench/node.rs"]
 mod node;
 
