@@ -6,6 +6,7 @@ use resus_core::decision::Because;
 use resus_core::effect::Effect;
 use resus_core::facts::{Condition, Name, Source, Status, Step};
 use resus_core::input::{Fact, Input};
+use resus_core::lease::LeaseEffect;
 use resus_core::mhc::facts::ClusterKey;
 use resus_core::plan::plan;
 use resus_core::reasons;
@@ -231,14 +232,70 @@ fn the_clock_of_a_workload_cluster_is_not_ours() {
 
 #[test]
 fn a_date_that_is_moved_counts_anew_where_the_node_may_have_been_well_in_between() {
-    let mut cluster = begun(0, 0);
-    cluster.set_broken(&n1(), true);
-    cluster.run_well(4 * MINUTE);
-    cluster.broken_since.insert(n1(), Some(cluster.time));
-    cluster.version += 1;
-    let again_at = cluster.time;
-    cluster.list(Source::Nodes);
-    cluster.run_well(10 * MINUTE);
-    let starts = started(&cluster, again_at);
-    assert!(starts.len() == 1 && is_due(starts[0]), "{starts:?}");
+    for is_listed in [true, false] {
+        let mut cluster = begun(0, 0);
+        cluster.set_broken(&n1(), true);
+        cluster.run_well(4 * MINUTE);
+        cluster.broken_since.insert(n1(), Some(cluster.time));
+        cluster.version += 1;
+        let again_at = cluster.time;
+        if is_listed {
+            cluster.list(Source::Nodes);
+        } else {
+            // What it was while it could not be read nobody knows.
+            let now = cluster.now();
+            let unreadable = Input::Unreadable { source: Source::Nodes, name: n1(), why: "it has no uid".into() };
+            cluster.world.apply(unreadable, now);
+            cluster.touch(&n1());
+        }
+        cluster.run_well(10 * MINUTE);
+        let starts = started(&cluster, again_at);
+        assert!(starts.len() == 1 && is_due(starts[0]), "{is_listed}: {starts:?}");
+    }
+}
+
+/// What a watch shows within five seconds of a break may have happened during it.
+#[test]
+fn a_report_is_moved_once_its_watch_has_caught_up() {
+    for (after, moved) in [(4 * SECOND, false), (6 * SECOND, true)] {
+        let mut cluster = begun(0, 0);
+        let now = cluster.now();
+        cluster.world.apply(Input::Broken(Source::Nodes), now);
+        cluster.time += SECOND;
+        let now = cluster.now();
+        cluster.world.apply(Input::Heard(Source::Nodes), now);
+        cluster.time += after;
+        let now = cluster.now();
+        cluster.version += 1;
+        let mut node = cluster.node(&n1());
+        let since = Wall(now.wall.0 - MINUTE);
+        node.conditions = [Condition { kind: "Ready".into(), status: Status::False, since, reason: "".into() }].into();
+        node.reported_at = [since].into();
+        cluster.world.apply(Input::Seen(Fact::Node(node)), now);
+        let age = cluster.time - cluster.world.nodes[&n1()].since[0].0;
+        assert_eq!(age, if moved { 0 } else { MINUTE }, "{after} ms after the break");
+    }
+}
+
+/// Others read it by theirs, which agrees with the server's.
+#[test]
+fn what_we_write_is_dated_by_the_servers_clock() {
+    for off in [HOUR, -HOUR] {
+        let mut cluster = begun(off, 0);
+        cluster.run_well(2 * MINUTE);
+        let ours = cluster.now().wall;
+        let mut renewals = Vec::new();
+        for _ in 0..20 {
+            let plan = plan(&cluster.world, cluster.now());
+            renewals.extend(plan.effects.iter().filter_map(|effect| match effect {
+                Effect::Lease(LeaseEffect::Write(record) | LeaseEffect::Create(record)) => Some(record.renewed_at.0),
+                _ => None,
+            }));
+            cluster.run_well(SECOND);
+        }
+        assert!(!renewals.is_empty(), "it is renewed");
+        for renewed_at in renewals {
+            assert!((renewed_at + off - ours.0).abs() < MINUTE, "off by {off}: {} by ours", renewed_at - ours.0);
+        }
+    }
 }

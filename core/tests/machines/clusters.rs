@@ -11,7 +11,7 @@ use resus_core::mhc::facts::{
 use resus_core::plan::plan;
 use resus_core::time::Wall;
 
-use crate::facts::{check, node};
+use crate::facts::{check, node, ready_since};
 use crate::model::{CHECK, Fleet};
 
 fn remote(machines: usize) -> (Fleet, ClusterKey) {
@@ -381,4 +381,64 @@ fn a_check_of_a_paused_cluster_or_of_none_is_not_tied() {
     let mut fleet = Fleet::with(Dialect::V1beta2, 3, Repair::Owner, Amount::Percent(100));
     fleet.wait(60);
     assert_eq!(count(&fleet), 0, "it is of this cluster");
+}
+
+/// Nodes are dated by the clock of their own cluster's server, whatever ours shows.
+#[test]
+fn nodes_of_a_workload_cluster_are_dated_by_its_servers_clock() {
+    const HOUR: i64 = 3_600_000;
+    for off in [-2 * HOUR, 2 * HOUR] {
+        let (mut fleet, key) = remote(2);
+        let tell_time = |fleet: &mut Fleet| {
+            let date = Wall(fleet.now().wall.0 + off).whole_seconds();
+            let sent_at = fleet.now().mono;
+            fleet.tell(Input::Dated { cluster: Some(key.clone()), date, sent_at });
+        };
+        for _ in 0..12 {
+            tell_time(&mut fleet);
+            fleet.wait(10);
+        }
+        let mut node = fleet.nodes[&Some(key.clone())]["n1"].clone();
+        let since = Wall(fleet.now().wall.0 + off).whole_seconds();
+        (node.version, node.conditions) = (fleet.next_version(), [ready_since(Status::False, since)].into());
+        fleet.nodes.get_mut(&Some(key.clone())).expect("it is there").insert("n1".into(), node.clone());
+        fleet.tell(Input::Seen(Fact::RemoteNode(key.clone(), node)));
+        for _ in 0..28 {
+            tell_time(&mut fleet);
+            fleet.wait(10);
+        }
+        assert_eq!(fleet.all_asked(), [""; 0], "off by {off}: not for five minutes");
+        for _ in 0..4 {
+            tell_time(&mut fleet);
+            fleet.wait(10);
+        }
+        assert_eq!(fleet.all_asked(), ["m1"], "off by {off}");
+    }
+}
+
+/// As for nodes.
+#[test]
+fn nothing_is_asked_for_while_our_clock_differs_from_the_servers() {
+    let mut fleet = Fleet::with(Dialect::V1beta2, 3, Repair::Owner, Amount::Percent(100));
+    let tell_time = |fleet: &mut Fleet, off: i64| {
+        let date = Wall(fleet.now().wall.0 + off).whole_seconds();
+        let sent_at = fleet.now().mono;
+        fleet.tell(Input::Dated { cluster: None, date, sent_at });
+    };
+    for _ in 0..10 {
+        tell_time(&mut fleet, -600_000);
+        fleet.wait(10);
+    }
+    fleet.breaks("n1");
+    for _ in 0..40 {
+        tell_time(&mut fleet, -600_000);
+        fleet.wait(10);
+    }
+    assert_eq!(fleet.all_asked(), [""; 0]);
+    assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some("False ClockDiffers"));
+    for _ in 0..20 {
+        tell_time(&mut fleet, 0);
+        fleet.wait(10);
+    }
+    assert_eq!(fleet.all_asked(), ["m1"]);
 }
