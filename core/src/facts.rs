@@ -639,6 +639,16 @@ impl Rival {
     }
 }
 
+impl Source {
+    /// Whose server it is asked of; none: our own.
+    pub fn cluster(&self) -> Option<&ClusterKey> {
+        match self {
+            Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster) => Some(cluster),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

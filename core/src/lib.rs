@@ -23,6 +23,7 @@ pub mod mhc;
 pub mod nhc;
 pub mod pause;
 pub mod plan;
+pub mod process;
 pub mod quorum;
 pub mod reasons;
 pub mod repeat;

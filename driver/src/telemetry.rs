@@ -181,7 +181,8 @@ impl Telemetry {
         answer
     }
 
-    pub fn planned(&self, plan: &Plan, world: &World, unserved: &BTreeSet<Source>, now: Now, took: Duration) {
+    pub fn planned(&self, plan: &Plan, process: &resus_core::process::Process, now: Now, took: Duration) {
+        let world = &process.world;
         self.plans.observe(took.as_secs_f64());
         self.turned_at.store(self.millis(Instant::now()), Ordering::Relaxed);
         let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
@@ -199,7 +200,8 @@ impl Telemetry {
         self.follow_leader(world);
         self.remediations.observe(world, now.wall, plan.leads);
         self.machines.observe(world, plan.leads);
-        let is_missing = |source: &&Source| is_essential(source) && !unserved.contains(*source) && !world.is_synced(source);
+        let is_missing =
+            |source: &&Source| is_essential(source) && !process.unserved.contains(*source) && !world.is_synced(source);
         let waiting = plan.watches.iter().find(is_missing);
         let ready = waiting.map_or(Ok(()), |source| Err(format!("{source} have not been listed yet")));
         *lock(&self.ready) = ready;

@@ -28,7 +28,6 @@ pub mod scenario;
 mod simulation;
 pub mod swarm;
 pub mod trace;
-mod watcher;
 mod watching;
 mod wiring;
 

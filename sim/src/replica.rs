@@ -1,30 +1,35 @@
-//! One controller process in virtual time: the loop of `driver/src/pump.rs` without its sockets.
+//! One controller process in virtual time: the real loop and the real watches, without their sockets.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use resus_core::decision::{Because, Decision, Verdict};
 use resus_core::default_check::DefaultCheck;
 use resus_core::effect::Effect;
-use resus_core::facts::{Claim, Limit, Name, Served, Source};
+use resus_core::facts::{Claim, Limit, Name, Source};
 use resus_core::input::Input;
 use resus_core::lease::{Election, Timing};
 use resus_core::mhc::facts::ClusterKey;
-use resus_core::plan::{Plan, plan};
+use resus_core::process::{self, News, Turn};
 use resus_core::rival::Homes;
+use resus_core::upgrade::Detectors;
 use resus_core::world::World;
+use resus_k8s::observe::Keep;
+use resus_k8s::watcher::Watcher;
 
 use crate::clock::{HostClock, Millis, ProcessClock, SECOND};
 use crate::scenario::{Flags, NAMESPACE};
-use crate::watcher::Watcher;
-
-/// As in the driver.
-const TURN_WITHIN: Millis = 5 * SECOND;
-const STOP_WITHIN: Millis = 8 * SECOND;
 
 /// Clocks that differ by more than this do so in every answer, however slow it was.
 const CLEARLY_WRONG: Millis = 15 * SECOND;
 /// As in the core.
 const BELIEVED_AFTER: Millis = 60 * SECOND;
+
+/// As a controller without flags: the usual marks of maintenance.
+pub fn keep() -> Arc<Keep> {
+    static KEEP: LazyLock<Arc<Keep>> = LazyLock::new(|| Arc::new(Keep::of(&Detectors::default())));
+    KEEP.clone()
+}
 
 pub struct Replica {
     pub number: usize,
@@ -40,8 +45,9 @@ pub struct Process {
     /// Unlike that of any other process.
     pub identity: String,
     pub clock: ProcessClock,
-    pub world: World,
-    pub watches: BTreeMap<Source, Watching>,
+    process: process::Process,
+    /// By their numbers.
+    pub watches: BTreeMap<u64, Watching>,
     /// Requests that wait for an answer, each with when it was sent.
     pub open: BTreeMap<u64, (Purpose, Millis)>,
     /// The truth about its watch of Nodes: when it was last listed, broken or silent for too long.
@@ -52,66 +58,24 @@ pub struct Process {
     told_time: bool,
     /// The truth about looks: when the last answered one at each node was executed.
     pub looked_at: BTreeMap<Name, Millis>,
-    decided: BTreeMap<(Name, Name), (Verdict, Because)>,
-    changed: bool,
-    pub wake_at: Millis,
-    rests_until: Millis,
-    led: bool,
-    stop_by: Option<Millis>,
+    /// For when a wake-up is on the agenda.
+    pub wakes_at: Option<Millis>,
 }
 
 pub struct Watching {
-    pub way: Way,
     pub watcher: Watcher,
+    /// The server of another cluster; none: this one's.
+    pub server: Option<String>,
     /// The request under way, and then the connection that came of it.
     pub call: u64,
     /// For when a wake-up is on the agenda.
     pub timer_at: Option<Millis>,
 }
 
-/// How a source is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
-    pub served: Option<Served>,
-    /// The server of another cluster; none: this one's.
-    pub server: Option<String>,
-}
-
 pub enum Purpose {
     Effect(Effect),
-    Watch(Source),
-}
-
-impl Purpose {
-    pub fn tells_time(&self) -> bool {
-        match self {
-            Purpose::Effect(effect) => effect.tells_time(),
-            Purpose::Watch(source) => !matches!(source, Source::Objects(_)),
-        }
-    }
-
-    /// Whose server is asked; none: our own.
-    pub fn cluster(&self) -> Option<ClusterKey> {
-        match self {
-            Purpose::Effect(effect) => effect.cluster().cloned(),
-            Purpose::Watch(Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster)) => Some(cluster.clone()),
-            Purpose::Watch(_) => None,
-        }
-    }
-}
-
-/// What comes of one turn of the loop.
-pub struct Turn {
-    /// Decisions that are news.
-    pub decisions: Vec<Decision>,
-    /// All decisions, for counters.
-    pub all: Vec<Decision>,
-    /// Set when leadership changed.
-    pub leads: Option<bool>,
-    /// Each with the time from which it must not be sent any more.
-    pub sends: Vec<(Effect, Option<Millis>)>,
-    pub begins: Vec<(Source, Way)>,
-    pub ends: Vec<Watching>,
+    /// By its number.
+    Watch(u64),
 }
 
 impl Replica {
@@ -132,42 +96,39 @@ impl Replica {
         if flags.default_check {
             world.default_check = DefaultCheck::Template;
         }
+        let clock = ProcessClock::new(now, self.host);
         self.process = Some(Process {
             identity,
-            clock: ProcessClock::new(now, self.host),
-            world,
+            process: process::Process::new(world, clock.read(now).mono),
+            clock,
             watches: BTreeMap::new(),
             open: BTreeMap::new(),
             doubted_at: now,
             wrong_from: None,
             told_time: false,
             looked_at: BTreeMap::new(),
-            decided: BTreeMap::new(),
-            changed: true,
-            wake_at: now,
-            rests_until: now,
-            led: false,
-            stop_by: None,
+            wakes_at: None,
         });
     }
 
     /// Does it believe that it leads, and so act? One that stops acts no more.
     pub fn leads(&self, now: Millis) -> bool {
         self.process.as_ref().is_some_and(|process| {
-            let election = &process.world.election;
+            let election = &process.process.world.election;
             election.leads(process.clock.read(now).mono) && !election.stopping
         })
     }
 }
 
 impl Process {
-    pub fn take(&mut self, inputs: Vec<Input>, now: Millis) {
+    /// `watch`: the number of the watch that says it; none for answers.
+    pub fn take(&mut self, watch: Option<u64>, inputs: Vec<Input>, now: Millis) {
         for input in inputs {
             let lists = matches!(&input, Input::Listing(Source::Nodes) | Input::Listed(Source::Nodes));
             let dated = matches!(&input, Input::Dated { cluster: None, .. });
-            let in_doubt = |process: &Process| !process.world.is_fresh(&Source::Nodes, process.clock.read(now).mono);
+            let in_doubt = |process: &Process| !process.process.world.is_fresh(&Source::Nodes, process.clock.read(now).mono);
             let was_in_doubt = in_doubt(self);
-            self.changed |= self.world.apply(input, self.clock.read(now));
+            self.process.hear(watch, input, self.clock.read(now));
             if lists || was_in_doubt || in_doubt(self) {
                 self.doubted_at = now;
             }
@@ -186,106 +147,35 @@ impl Process {
     }
 
     pub fn stop(&mut self, now: Millis) {
-        self.stop_by.get_or_insert(now + STOP_WITHIN);
-        self.take(vec![Input::Stop], now);
+        self.process.stop(self.clock.read(now));
     }
 
     pub fn is_stopping(&self) -> bool {
-        self.stop_by.is_some()
-    }
-
-    /// The end of a pass through the loop: plans if it is time to. `rest` is how long planning must not begin again.
-    pub fn turn_if_due(&mut self, now: Millis, rest: Millis) -> Option<Turn> {
-        if self.changed && now < self.rests_until {
-            self.wake_at = if self.wake_at <= now { self.rests_until } else { self.wake_at.min(self.rests_until) };
-            return None;
-        }
-        (self.changed || now >= self.wake_at).then(|| self.turn(now, rest))
+        self.process.is_stopping()
     }
 
     /// A process that was asked to stop, and has.
-    pub fn has_stopped(&self, now: Millis) -> bool {
-        let is_done =
-            self.world.election.is_over(self.clock.read(now).mono) && !self.world.flights.any_unanswered() && !self.changed;
-        self.stop_by.is_some_and(|by| now >= by || is_done)
+    pub fn has_stopped(&mut self, now: Millis) -> bool {
+        self.process.has_stopped(self.clock.read(now))
     }
 
-    fn turn(&mut self, now: Millis, rest: Millis) -> Turn {
-        let read = self.clock.read(now);
-        let plan = plan(&self.world, read);
-        let mut turn = Turn {
-            decisions: self.news(&plan),
-            leads: (plan.leads != self.led).then_some(plan.leads),
-            sends: Vec::new(),
-            begins: Vec::new(),
-            ends: Vec::new(),
-            all: Vec::new(),
-        };
-        self.led = plan.leads;
-        self.rewatch(&plan, now, &mut turn);
-        let leads_until = plan.leads_until.map(|at| self.clock.true_time(at));
-        for effect in plan.effects {
-            self.world.sent(&effect, read);
-            let not_after = leads_until.filter(|_| !matches!(effect, Effect::Lease(_)));
-            turn.sends.push((effect, not_after));
-        }
-        turn.all = plan.decisions;
-        self.changed = false;
-        self.rests_until = now + rest;
-        let latest = self.stop_by.map_or(now + TURN_WITHIN, |by| by.min(now + TURN_WITHIN));
-        self.wake_at = plan.wake_at.map_or(latest, |at| self.clock.true_time(at).min(latest)).max(now + 1);
-        turn
+    /// The end of a pass through the loop: plans if it is time to, which takes so long.
+    pub fn turn(&mut self, now: Millis, took: Duration) -> Option<Turn> {
+        let turn = self.process.turn(self.clock.read(now))?;
+        self.process.rest(took, self.clock.read(now).mono);
+        Some(turn)
     }
 
-    fn rewatch(&mut self, plan: &Plan, now: Millis, turn: &mut Turn) {
-        let unwanted: Vec<Source> = self.watches.keys().filter(|source| !plan.watches.contains(source)).cloned().collect();
-        for source in unwanted {
-            turn.ends.extend(self.watches.remove(&source));
-            self.world.apply(Input::Stopped(source), self.clock.read(now));
-        }
-        for source in &plan.watches {
-            let way = self.way(source);
-            if self.watches.get(source).is_some_and(|watching| watching.way == way) {
-                continue;
-            }
-            turn.ends.extend(self.watches.remove(source));
-            turn.begins.push((source.clone(), way));
-        }
+    pub fn wake_at(&self) -> Millis {
+        self.clock.true_time(self.process.wake_at())
     }
 
-    fn way(&self, source: &Source) -> Way {
-        match source {
-            Source::Objects(kind) => Way { served: self.world.served(kind).cloned(), server: None },
-            Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster) => Way { served: None, server: self.server(cluster) },
-            _ => Way { served: None, server: None },
-        }
+    pub fn news(&mut self) -> Vec<News> {
+        self.process.news()
     }
 
     /// In a simulation a kubeconfig is nothing but the name of a server.
     pub fn server(&self, cluster: &ClusterKey) -> Option<String> {
-        let access = self.world.fleet.access.get(cluster)?.as_ref().ok()?;
-        Some(access.0.to_string())
-    }
-
-    /// Each decision is told once, when it changes, as the driver logs it.
-    fn news(&mut self, plan: &Plan) -> Vec<Decision> {
-        let mut news = Vec::new();
-        let mut decided = BTreeMap::new();
-        for decision in &plan.decisions {
-            let Decision { check, node, verdict, because } = decision;
-            let key = (check.clone(), node.clone());
-            let is_news = match self.decided.get(&key) {
-                Some((known, reason)) => known != verdict || !reason.is_like(because),
-                None => *verdict != Verdict::Leave,
-            };
-            if is_news {
-                news.push(decision.clone());
-            }
-            if *verdict != Verdict::Leave {
-                decided.insert(key, (*verdict, because.clone()));
-            }
-        }
-        self.decided = decided;
-        news
+        self.process.access(cluster).map(|access| access.0.to_string())
     }
 }

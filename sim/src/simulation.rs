@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use resus_apiserver::{Reply, Watch};
 use resus_core::effect::Effect;
-use resus_core::facts::Source;
 use resus_core::nhc::hash;
 
 use crate::api::{Api, Topic};
@@ -54,7 +53,8 @@ pub struct Simulation {
 /// A watch that is open, seen from the server.
 pub(crate) struct Connection {
     pub replica: usize,
-    pub source: Source,
+    /// The number of the watch.
+    pub number: u64,
     /// Of another cluster.
     pub server: Option<String>,
     pub topic: Option<Topic>,
@@ -93,9 +93,10 @@ pub(crate) enum Event {
         replica: usize,
         call: u64,
     },
+    /// Of the watch with this number.
     Timer {
         replica: usize,
-        source: Source,
+        number: u64,
         life: u32,
     },
     Pull(u64),
@@ -129,7 +130,8 @@ pub(crate) struct Sent {
     pub server: Option<String>,
     pub effect: Option<Effect>,
     pub intent: Intent,
-    pub patience: Millis,
+    /// None: whoever asks gives up by itself.
+    pub patience: Option<Millis>,
 }
 
 /// The API server of another cluster.
@@ -141,7 +143,7 @@ pub(crate) struct Remote {
 
 pub(crate) enum Heard {
     Answer { response: Response<Vec<u8>>, executed_at: Millis },
-    Opened(Box<Watch>),
+    Opened { watch: Box<Watch>, date: HeaderValue },
     Lost,
 }
 
@@ -362,7 +364,7 @@ impl Simulation {
             Event::Execute(call) => self.execute(*call),
             Event::Hear { replica, call, heard } => self.hear(replica, call, heard),
             Event::TimeOut { replica, call } => self.time_out(replica, call),
-            Event::Timer { replica, source, life } => self.timer(replica, &source, life),
+            Event::Timer { replica, number, life } => self.timer(replica, number, life),
             Event::Pull(connection) => self.read_connection(connection),
             Event::Lines { connection, lines, ended } => self.lines(connection, lines, ended),
             Event::Heal => self.heal(),

@@ -1,86 +1,132 @@
 //! The watches of the controllers: lists, lines, breaks, and the connections that they come through.
 
 use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
 use resus_core::facts::Source;
-use resus_core::input::Input;
+use resus_core::nhc::hash;
+use resus_core::process::Way;
+use resus_k8s::names::Places;
+use resus_k8s::watcher::{Ask, Moved, Wanted, Watcher};
 
 use crate::api::Topic;
-use crate::replica::{Purpose, Watching, Way};
+use crate::replica::{Purpose, Watching, keep};
+use crate::scenario::NAMESPACE;
 use crate::simulation::{Connection, Event, Heard, Sent, Simulation};
-use crate::watcher::{ANSWER_WITHIN, Moved, Watcher};
 
 impl Simulation {
-    pub(crate) fn begin_watch(&mut self, replica: usize, source: &Source, way: Way) {
-        let now = self.now();
-        let is_known = way.server.as_ref().is_none_or(|server| self.remotes.contains_key(server));
-        let (watcher, moved) = Watcher::begin(source.clone(), way.served.clone(), now);
+    pub(crate) fn begin_watch(&mut self, replica: usize, number: u64, source: Source, way: Way) {
+        let (now, life) = (self.now(), self.replicas[replica].lives);
+        let chance = hash(&[&self.scenario.seed.to_string(), &format!("{replica} {life} {number}")]);
+        let places = Places::new(NAMESPACE).into();
+        let wanted = Wanted { source, served: way.served, keep: keep(), places, chance };
         let Some(process) = &mut self.replicas[replica].process else { return };
-        process.watches.insert(source.clone(), Watching { way, watcher, call: 0, timer_at: None });
-        // As in the driver: a watch without a kubeconfig that can be used never begins.
-        if let (Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster), false) = (source, is_known) {
-            let (cluster, why) = (cluster.clone(), "it is no kubeconfig".into());
-            return process.take(vec![Input::NoAccess { cluster, why }], now);
+        let (watcher, moved) = Watcher::begin(wanted, process.clock.read(now).mono);
+        let server = way.access.map(|access| access.0.to_string());
+        process.watches.insert(number, Watching { watcher, server, call: 0, timer_at: None });
+        self.moved(replica, number, moved);
+    }
+
+    pub(crate) fn end_watch(&mut self, replica: usize, number: u64) {
+        let Some(process) = &mut self.replicas[replica].process else { return };
+        if let Some(watching) = process.watches.remove(&number) {
+            process.open.remove(&watching.call);
+            self.connections.remove(&watching.call);
         }
-        self.moved(replica, source, moved);
     }
 
     /// A watch has come to another state.
-    fn moved(&mut self, replica: usize, source: &Source, moved: Moved) {
+    fn moved(&mut self, replica: usize, number: u64, Moved { inputs, ask, .. }: Moved) {
         let (now, life) = (self.now(), self.replicas[replica].lives);
         let Some(process) = &mut self.replicas[replica].process else { return };
-        process.take(moved.inputs, now);
-        let Some(watching) = process.watches.get_mut(source) else { return };
-        if let Some(at) = watching.watcher.timer().filter(|at| watching.timer_at.is_none_or(|set| set > *at)) {
+        process.take(Some(number), inputs, now);
+        let clock = &process.clock;
+        let Some(watching) = process.watches.get_mut(&number) else { return };
+        let wake_at = watching.watcher.wake_at().map(|at| clock.true_time(at));
+        if let Some(at) = wake_at.filter(|at| watching.timer_at.is_none_or(|set| set > *at)) {
             watching.timer_at = Some(at);
-            self.agenda.enter(at, Event::Timer { replica, source: source.clone(), life });
+            self.agenda.enter(at, Event::Timer { replica, number, life });
         }
-        if let Some(request) = moved.ask {
-            let (old, server) = (watching.call, watching.way.server.clone());
-            let intent = self.intent(replica, None);
-            let call = self.send(replica, Sent { request, server, effect: None, intent, patience: ANSWER_WITHIN });
-            self.connections.remove(&old);
-            let Some(process) = &mut self.replicas[replica].process else { return };
-            process.open.remove(&old);
-            process.open.insert(call, (Purpose::Watch(source.clone()), now));
-            if let Some(watching) = process.watches.get_mut(source) {
-                watching.call = call;
-            }
+        let Some(ask) = ask else { return };
+        self.give_up(replica, number);
+        let Some(process) = &mut self.replicas[replica].process else { return };
+        let Some(watching) = process.watches.get_mut(&number) else { return };
+        let server = watching.server.clone();
+        if server.as_ref().is_some_and(|server| !self.remotes.contains_key(server))
+            && let Some(cluster) = watching.watcher.source().cluster().cloned()
+        {
+            let moved = watching.watcher.on_no_access(&cluster, "it is no kubeconfig", process.clock.read(now).mono);
+            return self.moved(replica, number, moved);
+        }
+        let (Ask::Page(request, _) | Ask::Watch(request)) = ask;
+        let intent = self.intent(replica, None);
+        let call = self.send(replica, Sent { request, server, effect: None, intent, patience: None });
+        let Some(process) = &mut self.replicas[replica].process else { return };
+        process.open.insert(call, (Purpose::Watch(number), now));
+        if let Some(watching) = process.watches.get_mut(&number) {
+            watching.call = call;
         }
     }
 
-    pub(crate) fn timer(&mut self, replica: usize, source: &Source, life: u32) {
-        if !self.is_present(replica, life) || self.postponed(replica, || Event::Timer { replica, source: source.clone(), life }) {
+    /// What was asked is of no interest any more.
+    fn give_up(&mut self, replica: usize, number: u64) {
+        let Some(process) = &mut self.replicas[replica].process else { return };
+        let Some(watching) = process.watches.get_mut(&number) else { return };
+        process.open.remove(&watching.call);
+        self.connections.remove(&watching.call);
+        watching.call = 0;
+    }
+
+    pub(crate) fn timer(&mut self, replica: usize, number: u64, life: u32) {
+        let now = self.now();
+        if !self.is_present(replica, life) {
             return;
         }
-        let now = self.now();
+        // Who wakes up late finds what has come before that it is late.
+        let until = self.replicas[replica].frozen_until;
+        if until > now {
+            return self.agenda.enter(until + 1, Event::Timer { replica, number, life });
+        }
         let Some(process) = &mut self.replicas[replica].process else { return };
-        let Some(watching) = process.watches.get_mut(source) else { return };
+        let read = process.clock.read(now).mono;
+        let Some(watching) = process.watches.get_mut(&number) else { return };
         if watching.timer_at.is_some_and(|at| at <= now) {
             watching.timer_at = None;
         }
-        let moved = watching.watcher.on_time(now);
-        self.moved(replica, source, moved);
+        let is_due = watching.watcher.wake_at().is_some_and(|at| at <= read);
+        let moved = watching.watcher.on_time(read);
+        if is_due {
+            self.give_up(replica, number);
+        }
+        self.moved(replica, number, moved);
         self.settle(replica);
     }
 
-    pub(crate) fn hear_watch(&mut self, replica: usize, call: u64, source: &Source, heard: Heard) {
+    pub(crate) fn hear_watch(&mut self, replica: usize, call: u64, number: u64, heard: Heard) {
         let now = self.now();
         let Some(process) = &mut self.replicas[replica].process else { return };
-        let Some(watching) = process.watches.get_mut(source).filter(|watching| watching.call == call) else { return };
-        let moved = match heard {
-            Heard::Answer { response, .. } => watching.watcher.on_answer(&response, now),
-            Heard::Lost => watching.watcher.on_lost(now),
-            Heard::Opened(watch) => {
-                watching.watcher.on_open(now);
-                let (source, server) = (source.clone(), watching.way.server.clone());
-                let connection =
-                    Connection { replica, topic: topic(&source), source, server, watch: *watch, pulling: true, due_at: now };
+        let read = process.clock.read(now).mono;
+        let Some(watching) = process.watches.get_mut(&number).filter(|watching| watching.call == call) else { return };
+        match heard {
+            Heard::Answer { response, .. } => {
+                let moved = watching.watcher.on_head(response.status(), response.headers(), read);
+                let after = watching.watcher.on_body(response.body(), read);
+                self.moved(replica, number, moved);
+                self.moved(replica, number, after);
+            }
+            Heard::Lost => {
+                let moved = watching.watcher.on_lost("the connection was lost", read);
+                self.moved(replica, number, moved);
+            }
+            Heard::Opened { watch, date } => {
+                let headers: HeaderMap = [(header::DATE, date)].into_iter().collect();
+                let moved = watching.watcher.on_head(StatusCode::OK, &headers, read);
+                let (topic, server) = (topic(watching.watcher.source()), watching.server.clone());
+                let connection = Connection { replica, topic, number, server, watch: *watch, pulling: true, due_at: now };
                 self.connections.insert(call, connection);
                 self.agenda.enter(now, Event::Pull(call));
-                Moved::default()
+                self.moved(replica, number, moved);
             }
-        };
-        self.moved(replica, source, moved);
+        }
         self.settle(replica);
     }
 
@@ -127,20 +173,21 @@ impl Simulation {
         self.agenda.enter(connection.due_at, event);
     }
 
-    pub(crate) fn lines(&mut self, number: u64, lines: Vec<Bytes>, ended: bool) {
+    pub(crate) fn lines(&mut self, connection: u64, lines: Vec<Bytes>, ended: bool) {
         let now = self.now();
-        let Some(connection) = self.connections.get(&number) else { return };
-        let (replica, source) = (connection.replica, connection.source.clone());
+        let Some(Connection { replica, number, .. }) = self.connections.get(&connection) else { return };
+        let (replica, number) = (*replica, *number);
         if self.replicas[replica].frozen_until > now {
             let until = self.replicas[replica].frozen_until;
-            return self.agenda.enter(until, Event::Lines { connection: number, lines, ended });
+            return self.agenda.enter(until, Event::Lines { connection, lines, ended });
         }
         let Some(process) = &mut self.replicas[replica].process else { return };
-        let Some(watching) = process.watches.get_mut(&source).filter(|watching| watching.call == number) else { return };
-        let moved = watching.watcher.on_lines(&lines, now);
-        self.moved(replica, &source, moved);
+        let read = process.clock.read(now).mono;
+        let Some(watching) = process.watches.get_mut(&number).filter(|watching| watching.call == connection) else { return };
+        let moved = watching.watcher.on_bytes(&lines.concat(), read);
+        self.moved(replica, number, moved);
         if ended {
-            self.close(number);
+            self.close(connection);
         }
         self.settle(replica);
     }
@@ -153,19 +200,20 @@ impl Simulation {
     }
 
     /// The connection breaks, and the client notices, if it does not stand still.
-    pub(crate) fn close(&mut self, number: u64) {
+    pub(crate) fn close(&mut self, connection: u64) {
         let now = self.now();
-        let Some(connection) = self.connections.get_mut(&number) else { return };
-        let until = self.replicas[connection.replica].frozen_until;
+        let Some(open) = self.connections.get_mut(&connection) else { return };
+        let until = self.replicas[open.replica].frozen_until;
         if until > now {
-            connection.pulling = true; // Nothing is read from it any more.
-            return self.agenda.enter(until, Event::Lines { connection: number, lines: Vec::new(), ended: true });
+            open.pulling = true; // Nothing is read from it any more.
+            return self.agenda.enter(until, Event::Lines { connection, lines: Vec::new(), ended: true });
         }
-        let Some(Connection { replica, source, .. }) = self.connections.remove(&number) else { return };
+        let Some(Connection { replica, number, .. }) = self.connections.remove(&connection) else { return };
         let Some(process) = &mut self.replicas[replica].process else { return };
-        let Some(watching) = process.watches.get_mut(&source).filter(|watching| watching.call == number) else { return };
-        let moved = watching.watcher.on_close(now);
-        self.moved(replica, &source, moved);
+        let read = process.clock.read(now).mono;
+        let Some(watching) = process.watches.get_mut(&number).filter(|watching| watching.call == connection) else { return };
+        let moved = watching.watcher.on_close(read);
+        self.moved(replica, number, moved);
         self.settle(replica);
     }
 }

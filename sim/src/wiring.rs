@@ -1,10 +1,13 @@
 //! Between the controllers and the API: requests, their execution, answers and time-outs.
 
+use std::time::Duration;
+
 use http::{HeaderValue, Response, StatusCode, header};
 use resus_apiserver::Reply;
 use resus_core::effect::{Effect, Reach};
 use resus_core::input::Input;
 use resus_core::lease::REQUEST_TIMEOUT;
+use resus_core::process::{News, Turn};
 use resus_k8s::names::Places;
 use resus_k8s::{answer, encode};
 use serde_json::{Value, json};
@@ -15,10 +18,9 @@ use crate::ledger::place;
 use crate::net::Fate;
 use crate::oracle::{BLIND_FOR, Doubt, Intent, judge_creation, judge_deletion};
 use crate::policy::Slack;
-use crate::replica::{Purpose, Turn};
+use crate::replica::{Purpose, keep};
 use crate::scenario::NAMESPACE;
 use crate::simulation::{Call, Event, Heard, Sent, Simulation};
-use crate::watcher::keep;
 
 const TIMEOUT: Millis = REQUEST_TIMEOUT.as_millis() as Millis;
 /// Up to 5 s of difference are none, and a date leaves out the parts of a second.
@@ -27,8 +29,8 @@ const PRECISION: Millis = 6 * SECOND;
 const CAUGHT_UP_AFTER: Millis = 5 * SECOND;
 /// Between the plan and the moment at which a request leaves the process.
 const DEPARTS_WITHIN: Millis = 3;
-/// Planning rests up to this long, so that it does not take all the time.
-const REST_MAX: Millis = 50;
+/// How long planning takes, in microseconds: from no time to so long that what it rests afterwards is at its limit.
+const PLANS_FOR_MAX: Millis = 2_500;
 
 impl Simulation {
     pub(crate) fn start(&mut self, replica: usize) {
@@ -54,16 +56,27 @@ impl Simulation {
     /// The end of each pass through a controller's loop.
     pub(crate) fn settle(&mut self, replica: usize) {
         let now = self.now();
-        let rest = self.pace.within(0..=REST_MAX);
+        let took = self.pace.within(0..=PLANS_FOR_MAX);
+        let life = self.replicas[replica].lives;
         let Some(process) = &mut self.replicas[replica].process else { return };
-        let (before, turn) = (process.wake_at, process.turn_if_due(now, rest));
-        if process.has_stopped(now) {
+        let turn = process.turn(now, Duration::from_micros(took.unsigned_abs()));
+        let has_stopped = process.has_stopped(now);
+        let wake_at = process.wake_at();
+        let news = process.news();
+        if !has_stopped && process.wakes_at.replace(wake_at) != Some(wake_at) {
+            self.agenda.enter(wake_at, Event::Wake { replica, life });
+        }
+        for news in news {
+            match news {
+                News::Leads => self.trace.tell(now, What::Leads { replica }),
+                News::LeadsNoMore { .. } => self.trace.tell(now, What::LeadsNoMore { replica }),
+                News::Decided(decision) => self.trace.tell(now, What::Decided { replica, decision }),
+                _ => {}
+            }
+        }
+        if has_stopped {
             self.trace.count("replica has stopped");
             return self.kill(replica);
-        }
-        let (wake_at, turned, life) = (process.wake_at, turn.is_some(), self.replicas[replica].lives);
-        if turned || wake_at != before {
-            self.agenda.enter(wake_at, Event::Wake { replica, life });
         }
         if let Some(turn) = turn {
             self.carry_out(replica, turn);
@@ -71,24 +84,20 @@ impl Simulation {
     }
 
     fn carry_out(&mut self, replica: usize, turn: Turn) {
-        let (now, life) = (self.now(), self.replicas[replica].lives);
-        for decision in &turn.all {
+        let life = self.replicas[replica].lives;
+        for decision in &turn.plan.decisions {
             self.trace.count(crate::report::verdict_word(decision.verdict));
             self.trace.count(crate::report::because_word(&decision.because));
         }
-        if let Some(leads) = turn.leads {
-            self.trace.tell(now, if leads { What::Leads { replica } } else { What::LeadsNoMore { replica } });
+        for number in turn.ends {
+            self.end_watch(replica, number);
         }
-        for decision in turn.decisions {
-            self.trace.tell(now, What::Decided { replica, decision });
-        }
-        for watching in turn.ends {
-            self.connections.remove(&watching.call);
-        }
-        for (source, way) in turn.begins {
-            self.begin_watch(replica, &source, way);
+        for (number, source, way) in turn.begins {
+            self.begin_watch(replica, number, source, way);
         }
         for (effect, not_after) in turn.sends {
+            let not_after =
+                self.replicas[replica].process.as_ref().zip(not_after).map(|(process, at)| process.clock.true_time(at));
             let wait = self.pace.within(0..=DEPARTS_WITHIN);
             self.agenda.after(wait, Event::Depart { replica, life, effect: Box::new(effect), not_after });
         }
@@ -114,7 +123,7 @@ impl Simulation {
         };
         let process = self.replicas[replica].process.as_ref();
         let server = effect.cluster().zip(process).and_then(|(cluster, process)| process.server(cluster));
-        let sent = Sent { request, server, effect: Some((*effect).clone()), intent, patience: TIMEOUT };
+        let sent = Sent { request, server, effect: Some((*effect).clone()), intent, patience: Some(TIMEOUT) };
         let call = self.send(replica, sent);
         if let Some(process) = &mut self.replicas[replica].process {
             process.open.insert(call, (Purpose::Effect(*effect), now));
@@ -176,7 +185,9 @@ impl Simulation {
             }
             Fate::Nowhere => {}
         }
-        self.agenda.after(patience, Event::TimeOut { replica, call: number });
+        if let Some(patience) = patience {
+            self.agenda.after(patience, Event::TimeOut { replica, call: number });
+        }
         number
     }
 
@@ -211,7 +222,7 @@ impl Simulation {
                     response.headers_mut().insert(header::DATE, date(now));
                     Heard::Answer { response, executed_at: now }
                 }
-                Reply::Watch(watch) => Heard::Opened(Box::new(watch)),
+                Reply::Watch(watch) => Heard::Opened { watch: Box::new(watch), date: date(now) },
             },
         };
         if let Heard::Answer { response, .. } = &heard {
@@ -299,28 +310,23 @@ impl Simulation {
         }
         let Some(process) = &mut self.replicas[replica].process else { return };
         let Some((purpose, sent_at)) = process.open.remove(&call) else { return };
-        let dated = match &heard {
-            Heard::Answer { response, .. } => {
-                let sent_at = process.clock.read(sent_at).mono;
-                answer::dated(response.headers(), purpose.cluster(), sent_at).filter(|_| purpose.tells_time())
-            }
-            Heard::Opened(_) | Heard::Lost => None,
-        };
-        process.take(dated.into_iter().collect(), now);
         match purpose {
             Purpose::Effect(effect) => {
                 let input = match heard {
                     Heard::Answer { response, executed_at } => {
+                        let sent_at = process.clock.read(sent_at).mono;
+                        let dated = answer::dated(response.headers(), effect.cluster().cloned(), sent_at);
+                        process.take(None, dated.into_iter().filter(|_| effect.tells_time()).collect(), now);
                         if let (Effect::Look { cluster: None, node }, true) = (&effect, response.status().is_success()) {
                             process.looked_at.insert(node.clone(), executed_at);
                         }
-                        answer::decode(&effect, keep(), &response)
+                        answer::decode(&effect, &keep(), &response)
                     }
-                    Heard::Opened(_) | Heard::Lost => answer::lost(&effect, "the connection was lost"),
+                    Heard::Opened { .. } | Heard::Lost => answer::lost(&effect, "the connection was lost"),
                 };
                 self.tell(replica, input);
             }
-            Purpose::Watch(source) => self.hear_watch(replica, call, &source, heard),
+            Purpose::Watch(number) => self.hear_watch(replica, call, number, heard),
         }
     }
 
@@ -342,7 +348,7 @@ impl Simulation {
     fn tell(&mut self, replica: usize, input: Input) {
         let now = self.now();
         if let Some(process) = &mut self.replicas[replica].process {
-            process.take(vec![input], now);
+            process.take(None, vec![input], now);
         }
         self.settle(replica);
     }

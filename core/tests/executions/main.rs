@@ -8,6 +8,7 @@ mod leftovers;
 mod model;
 mod openshift;
 mod pause;
+mod process;
 mod properties;
 mod rivals;
 mod server;
