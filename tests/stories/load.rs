@@ -44,7 +44,7 @@ async fn a_thousand_nodes_that_flap_are_at_most_two_status_writes_a_second() {
     assert_eq!(written.len(), 2, "{written:?}");
     for (check, times) in written {
         println!("{check}: {} status writes in {turns} turns", times.len());
-        assert!(times.len() >= 10, "they tell of the flapping");
+        assert!(times.len() >= 5, "they tell of the flapping");
         let close = times.windows(3).find(|three| three[2].duration_since(three[0]) < SignedDuration::from_secs(1));
         assert_eq!(close, None, "three status writes of {check} within a second");
     }
