@@ -32,7 +32,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 const POLL_EVERY: Duration = Duration::from_secs(15);
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// A watch that lived for so long was a good one: the next attempt need not wait.
+/// After an attempt of at least 5 s the next one waits no longer than `BACKOFF_MIN`.
 const LIVED_FOR: Duration = Duration::from_secs(5);
 /// Where more is there than we take: somebody has to look at it first.
 const TOO_MUCH_AGAIN: Duration = Duration::from_secs(60);
@@ -218,7 +218,7 @@ impl Watcher {
             State::Listing { code: Some(code), .. } if code.is_success() => self.page(body, now, &mut moved),
             State::Listing { code: Some(code), from, .. } => {
                 let status = api_status(*code, body);
-                // The list took so long that its snapshot is gone: begin again.
+                // The snapshot from which the pages come has expired: the list begins again.
                 if !(status.code == 410 && from.is_some()) {
                     self.refused(&status, &mut moved);
                 }

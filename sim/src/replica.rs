@@ -159,7 +159,7 @@ impl Process {
         self.process.has_stopped(self.clock.read(now))
     }
 
-    /// The end of a pass through the loop: plans if it is time to, which takes so long.
+    /// The end of a pass through the loop: plans if it is time to. `took` is how long planning takes then.
     pub fn turn(&mut self, now: Millis, took: Duration) -> Option<Turn> {
         let turn = self.process.turn(self.clock.read(now))?;
         self.process.rest(took, self.clock.read(now).mono);

@@ -29,7 +29,7 @@ const PRECISION: Millis = 6 * SECOND;
 const CAUGHT_UP_AFTER: Millis = 5 * SECOND;
 /// Between the plan and the moment at which a request leaves the process.
 const DEPARTS_WITHIN: Millis = 3;
-/// How long planning takes, in microseconds: from no time to so long that what it rests afterwards is at its limit.
+/// Planning takes between 0 and 2,500 microseconds; after the latter the loop rests for its longest pause, 50 ms.
 const PLANS_FOR_MAX: Millis = 2_500;
 
 impl Simulation {

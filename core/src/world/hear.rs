@@ -32,7 +32,7 @@ const RECHECKS: u32 = 5;
 const RECHECK_MAX: Duration = Duration::from_secs(60);
 /// Where definitions cannot be watched at all.
 const RECHECK_BLIND: Duration = Duration::from_secs(15);
-/// A watch that lives for so long is well.
+/// A watch that has missed nothing for 15 s is well: its next break is a new trouble.
 const WELL_AFTER: Duration = Duration::from_secs(15);
 /// Of one kind: more than an admin reads, however many a tenant writes.
 const STRAYS_MAX: usize = 10;
