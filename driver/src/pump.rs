@@ -193,7 +193,9 @@ impl Pump {
     fn watch(&mut self, number: u64, source: Source, way: Way) {
         let server = match (source.cluster(), way.access) {
             (Some(cluster), Some(access)) => Server::Elsewhere(self.clusters.clone(), cluster.clone(), access),
-            (_, _) => Server::Here(self.client.clone()),
+            (None, _) => Server::Here(self.client.clone()),
+            // Never ours about another cluster. Without access nothing there is begun.
+            (Some(_), None) => return,
         };
         let (keep, places, chance) = (self.keep.clone(), self.places.clone(), RandomState::new().hash_one(number));
         let wanted = Wanted { source, served: way.served, keep, places, chance };

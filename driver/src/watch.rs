@@ -130,7 +130,10 @@ impl Watch<'_> {
     }
 
     async fn ask(&mut self, ask: Ask) -> Moved {
-        let (client, until) = (self.server.client().await, self.deadline());
+        let client = self.server.client().await;
+        // What the loop, or a connection, made it wait for is no time of the server's.
+        self.watcher.on_sent(self.now());
+        let until = self.deadline();
         let client = match (client, self.server) {
             (Ok(client), _) => client,
             (Err(error), Server::Elsewhere(_, cluster, _)) => {
@@ -197,6 +200,7 @@ impl Watch<'_> {
                 };
                 together.inputs.extend(moved.inputs);
                 together.news.extend(moved.news);
+                together.ask = moved.ask;
                 if !self.watcher.is_following() {
                     return together;
                 }

@@ -190,6 +190,13 @@ impl Watcher {
         moved
     }
 
+    /// What was asked goes out now, not when it was thought of.
+    pub fn on_sent(&mut self, now: Mono) {
+        if let State::Listing { asked_at, .. } | State::Opening { asked_at, .. } = &mut self.state {
+            *asked_at = now;
+        }
+    }
+
     /// The answer begins. What it says of the server's clock is heard before anything that is dated by it.
     pub fn on_head(&mut self, code: StatusCode, headers: &HeaderMap, now: Mono) -> Moved {
         let mut moved = Moved::default();

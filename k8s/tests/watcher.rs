@@ -406,6 +406,15 @@ fn the_head_of_an_answer_tells_the_time() {
     }
 }
 
+/// A loop that is busy, or a connection that is slow, takes nothing from the time that the server has.
+#[test]
+fn the_server_has_its_time_from_when_it_is_asked() {
+    let mut line = Line::begin(Source::Nodes);
+    line.now += 9_000;
+    line.watcher.on_sent(Mono(line.now));
+    assert_eq!(line.wakes(), 10_000);
+}
+
 /// What belongs to a question that was given up changes nothing.
 #[test]
 fn late_answers_are_not_heard() {
