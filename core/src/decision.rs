@@ -22,6 +22,39 @@ pub struct Decision {
     pub because: Because,
 }
 
+/// What is done about a node or machine now, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub verdict: Verdict,
+    pub because: Because,
+}
+
+impl Outcome {
+    pub fn leave(because: Because) -> Outcome {
+        Outcome { verdict: Verdict::Leave, because }
+    }
+
+    pub fn wait(because: Because) -> Outcome {
+        Outcome { verdict: Verdict::Wait, because }
+    }
+
+    pub fn hold(because: Because) -> Outcome {
+        Outcome { verdict: Verdict::Hold, because }
+    }
+
+    pub fn start(because: Because) -> Outcome {
+        Outcome { verdict: Verdict::Start, because }
+    }
+
+    pub fn keep(because: Because) -> Outcome {
+        Outcome { verdict: Verdict::Keep, because }
+    }
+
+    pub fn remove(because: Because) -> Outcome {
+        Outcome { verdict: Verdict::Remove, because }
+    }
+}
+
 /// What is done about the node now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {

@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Draft, sources};
-use crate::decision::{Because, Verdict};
-use crate::effect::{Effect, EffectKey};
+use crate::decision::{Because, Outcome};
 use crate::escalate::{self, Workshop};
 use crate::facts::{Check, EXCLUDE_LABEL, Limit, Mode, Name, Object, ObjectKey, Policy, Rival, Source};
-use crate::flight::Clearance;
 use crate::gate::{self, Storm, Tally};
 use crate::health::{Health, Known, assess};
 use crate::hold;
@@ -123,16 +121,16 @@ impl<'a> Draft<'a> {
         let at_work = leftovers.keys().chain(self.maybe_created.keys().copied()).chain(self.left_behind.keys().copied());
         let mut busy: BTreeSet<Name> = at_work.map(|node| hold::lease_name(node)).collect();
         for target in &targets {
-            let (verdict, because) = self.decide(&round, target);
-            unhealthy.extend(self.found(&round, target, &because));
-            if !target.mine.is_empty() || because.is_about_to_start() {
+            let outcome = self.decide(&round, target);
+            unhealthy.extend(self.found(&round, target, &outcome.because));
+            if !target.mine.is_empty() || outcome.because.is_about_to_start() {
                 busy.insert(hold::lease_name(target.name()));
             }
-            self.decided(check, target.name(), verdict, because);
+            self.decided(check.name.clone(), target.name(), outcome);
         }
         for (node, objects) in &leftovers {
-            let (verdict, because) = self.clear_up(&round, node, objects);
-            self.decided(check, node, verdict, because);
+            let outcome = self.clear_up(&round, node, objects);
+            self.decided(check.name.clone(), node, outcome);
         }
         self.let_go(&round, &busy);
         if let Some(source) = &round.doubt {
@@ -218,27 +216,23 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn decide(&mut self, round: &Round<'a>, target: &Target<'a>) -> (Verdict, Because) {
+    fn decide(&mut self, round: &Round<'a>, target: &Target<'a>) -> Outcome {
         if !matches!(target.health, Health::Unhealthy { .. }) {
             self.find_out(target);
         }
-        let keep_or_wait = if target.mine.is_empty() { Verdict::Wait } else { Verdict::Keep };
-        match &target.health {
-            Health::Healthy => return self.recover(round, target),
-            Health::Unhealthy { .. }
-            | Health::Pending { .. }
-            | Health::NeverReported { .. }
-            | Health::Unreadable { .. }
-            | Health::Leaving => self.tend(round, target, None),
+        if target.health != Health::Healthy {
+            self.tend(round, target, None);
         }
+        let waits = |because| if target.mine.is_empty() { Outcome::wait(because) } else { Outcome::keep(because) };
         match &target.health {
+            Health::Healthy => self.recover(round, target),
             Health::Pending { found, due_at } => {
                 self.wake(Some(*due_at));
-                (keep_or_wait, Because::Pending(found.clone()))
+                waits(Because::Pending(found.clone()))
             }
-            Health::NeverReported { kind } => (keep_or_wait, Because::NeverReported { kind: kind.clone() }),
-            Health::Unreadable { why } => (keep_or_wait, Because::Unreadable { why: why.clone() }),
-            Health::Healthy | Health::Leaving => (keep_or_wait, Because::NodeLeaving),
+            Health::NeverReported { kind } => waits(Because::NeverReported { kind: kind.clone() }),
+            Health::Unreadable { why } => waits(Because::Unreadable { why: why.clone() }),
+            Health::Leaving => waits(Because::NodeLeaving),
             Health::Unhealthy { found, due_at } => self.repair(round, target, found, *due_at),
         }
     }
@@ -247,18 +241,6 @@ impl<'a> Draft<'a> {
     pub(super) fn find_out(&mut self, target: &Target) {
         if let Some(key) = target.maybe_created {
             self.find_out_key(key);
-        }
-    }
-
-    pub(super) fn find_out_key(&mut self, key: &ObjectKey) {
-        self.minded.insert(key.clone());
-        let Some(served) = self.world.served(&key.kind) else { return };
-        match self.world.flights.clearance(&EffectKey::Create(key.clone()), self.now.mono) {
-            Clearance::Go => {
-                self.send(Effect::Read { key: key.clone(), plural: served.plural.clone() });
-            }
-            Clearance::NotBefore(at) => self.wake(Some(at)),
-            Clearance::UnderWay => {}
         }
     }
 

@@ -3,6 +3,7 @@
 //! Pure and total: the same world and time give the same plan. It is made from scratch each time, so
 //! there is nothing to keep in step with the world but the world.
 
+mod attempt;
 mod check;
 pub mod machines;
 mod recover;
@@ -11,7 +12,7 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::decision::{Because, Decision, Verdict};
+use crate::decision::{Because, Decision, Outcome};
 use crate::default_check;
 use crate::effect::{Effect, Reach};
 use crate::escalate;
@@ -325,8 +326,8 @@ impl<'a> Draft<'a> {
         self.plan.shut.insert(check, because.word());
     }
 
-    fn decided(&mut self, check: &Check, node: &Name, verdict: Verdict, because: Because) {
-        self.plan.decisions.push(Decision { check: check.name.clone(), node: node.clone(), verdict, because });
+    fn decided(&mut self, check: Name, target: &Name, Outcome { verdict, because }: Outcome) {
+        self.plan.decisions.push(Decision { check, node: target.clone(), verdict, because });
     }
 
     /// False if it has to wait for other requests.

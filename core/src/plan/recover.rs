@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Draft;
+use super::attempt::Deletion;
 use super::check::{Round, Target};
-use crate::decision::{Because, Verdict};
+use crate::decision::{Because, Outcome};
 use crate::effect::{Effect, Mark};
 use crate::escalate;
 use crate::facts::{HealthyDelay, Name, Object, Step};
@@ -16,10 +17,10 @@ use crate::time::{Mono, Wall};
 const OLD_AFTER: Duration = Duration::from_secs(48 * 3600);
 
 impl<'a> Draft<'a> {
-    pub(super) fn recover(&mut self, round: &Round<'a>, target: &Target<'a>) -> (Verdict, Because) {
+    pub(super) fn recover(&mut self, round: &Round<'a>, target: &Target<'a>) -> Outcome {
         if target.mine.is_empty() {
             self.rest(round, target);
-            return (Verdict::Leave, Because::Healthy);
+            return Outcome::leave(Because::Healthy);
         }
         let since = self.healthy_since(target);
         match round.policy.healthy_delay {
@@ -32,12 +33,12 @@ impl<'a> Draft<'a> {
                 if self.now.mono < until {
                     self.wake(Some(until));
                     self.tend(round, target, Some(since));
-                    return (Verdict::Keep, Because::HealthyDelay { lasts_for });
+                    return Outcome::keep(Because::HealthyDelay { lasts_for });
                 }
             }
             HealthyDelay::UntilConfirmed if !target.known.node.is_confirmed_healthy() => {
                 self.tend(round, target, Some(since));
-                return (Verdict::Keep, Because::Unconfirmed);
+                return Outcome::keep(Because::Unconfirmed);
             }
             HealthyDelay::None | HealthyDelay::For(_) | HealthyDelay::UntilConfirmed => {}
         }
@@ -109,12 +110,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Remediations whose node is no longer a target: it left the selection, or the cluster.
-    pub(super) fn clear_up(&mut self, round: &Round<'a>, node: &Name, objects: &[&Object]) -> (Verdict, Because) {
+    pub(super) fn clear_up(&mut self, round: &Round<'a>, node: &Name, objects: &[&Object]) -> Outcome {
         if self.world.nodes.contains_key(node) {
             return self.remove(round, objects, Because::NotSelected);
         }
         if let Some(why) = self.world.unreadable_node(node) {
-            return (Verdict::Keep, Because::Unreadable { why: why.clone() });
+            return Outcome::keep(Because::Unreadable { why: why.clone() });
         }
         for object in objects {
             let step = escalate::step_of(round.policy, object);
@@ -123,30 +124,28 @@ impl<'a> Draft<'a> {
             let is_busy = object.processing || object.finalizers > 0 || goes_for_good;
             if is_busy && ends_at.is_none_or(|at| self.now.mono < at) {
                 self.wake(ends_at);
-                return (Verdict::Keep, Because::NodeGoneProviderBusy { key: object.key.clone() });
+                return Outcome::keep(Because::NodeGoneProviderBusy { key: object.key.clone() });
             }
         }
         self.remove(round, objects, Because::NodeGone)
     }
 
     /// What rests on old news is not acted on, in either direction.
-    pub(super) fn remove(&mut self, round: &Round<'a>, objects: &[&Object], because: Because) -> (Verdict, Because) {
+    pub(super) fn remove(&mut self, round: &Round<'a>, objects: &[&Object], because: Because) -> Outcome {
         if let Some(source) = &round.doubt {
-            return (Verdict::Keep, Because::Stale { source: source.clone() });
+            return Outcome::keep(Because::Stale { source: source.clone() });
         }
         if let Some(object) = objects.first().filter(|_| !round.acts()) {
-            return (Verdict::Keep, Because::DryRemoval { key: object.key.clone() });
+            return Outcome::keep(Because::DryRemoval { key: object.key.clone() });
         }
         let mut queued = false;
         for object in objects.iter().filter(|object| !object.deleting) {
-            let Some(served) = self.world.served(&object.key.kind) else { continue };
-            let (key, plural, uid) = (object.key.clone(), served.plural.clone(), object.uid.clone());
-            queued |= !self.send(Effect::Delete { key, plural, uid, tells: Vec::new() });
+            queued |= matches!(self.delete(object, Vec::new()), Deletion::Queued);
         }
         match objects.first() {
-            Some(object) if object.deleting => (Verdict::Remove, Because::Leaving { key: object.key.clone() }),
-            _ if queued => (Verdict::Remove, Because::Queued),
-            _ => (Verdict::Remove, because),
+            Some(object) if object.deleting => Outcome::remove(Because::Leaving { key: object.key.clone() }),
+            _ if queued => Outcome::remove(Because::Queued),
+            _ => Outcome::remove(because),
         }
     }
 

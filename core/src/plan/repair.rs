@@ -1,14 +1,12 @@
 //! What is done about a node that is unhealthy?
 
-use std::time::Duration;
-
 use super::Draft;
+use super::attempt::{Clear, refused};
 use super::check::{Round, Target};
-use crate::decision::{Because, Match, Verdict};
+use crate::decision::{Because, Match, Outcome};
 use crate::effect::{Creation, Effect, EffectKey, Hold, Mark, Owner};
 use crate::escalate::{self, Progress};
 use crate::facts::{Check, EXCLUDE_LABEL, Kind, MACHINE_API_VERSION, Name, Node, Object, ObjectKey};
-use crate::flight::{Clearance, Flight};
 use crate::health::Known;
 use crate::hold::{self, Standing};
 use crate::mhc::facts::MACHINE_CHECK_KIND;
@@ -16,44 +14,31 @@ use crate::time::Mono;
 use crate::world::MachineOfNode;
 use crate::{nhc, quorum, repeat, upgrade};
 
-/// A look that was sent longer ago no longer justifies a start.
-pub(super) const LOOK_VALID_FOR: Duration = Duration::from_secs(5);
-
 /// What the Machine that a node names is to it.
 enum Mate {
+    /// The node names no Machine beside its remediation, or one that does not exist.
     None,
     /// It owns what is created for the node, so that Metal3 knows which host that is about.
-    Owner {
-        name: Name,
-        uid: Name,
-    },
+    Owner { name: Name, uid: Name },
     /// It is another node's, or nobody's: to have it own anything would be to repair somebody else's host.
-    Stranger {
-        machine: Name,
-        names: Option<Name>,
-    },
-}
-
-/// Of what was looked at.
-pub(super) fn node_kind() -> Kind {
-    Kind { api_version: "v1".into(), kind: "Node".into() }
+    Stranger { machine: Name, names: Option<Name> },
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn repair(&mut self, round: &Round<'a>, target: &Target<'a>, found: &Match, due_at: Mono) -> (Verdict, Because) {
+    pub(super) fn repair(&mut self, round: &Round<'a>, target: &Target<'a>, found: &Match, due_at: Mono) -> Outcome {
         self.give_up(round, target);
         let remembered = target.remembered();
         match escalate::progress(self.world, round.policy, &target.mine, &remembered, self.now) {
-            Progress::Working(object, _) if object.deleting => (Verdict::Wait, Because::Leaving { key: object.key.clone() }),
+            Progress::Working(object, _) if object.deleting => Outcome::wait(Because::Leaving { key: object.key.clone() }),
             Progress::Working(object, until) => {
                 self.wake(until);
-                (Verdict::Keep, Because::Remediating { key: object.key.clone(), reason: found.clone() })
+                Outcome::keep(Because::Remediating { key: object.key.clone(), reason: found.clone() })
             }
-            Progress::Exhausted => (Verdict::Keep, Because::NoTemplateLeft),
+            Progress::Exhausted => Outcome::keep(Because::NoTemplateLeft),
             Progress::Next(step) => match self.forbids(round, target, step, target.mine.is_empty() && remembered.is_empty()) {
                 Some(because) => {
                     self.find_out(target);
-                    (Verdict::Hold, because)
+                    Outcome::hold(because)
                 }
                 None => self.begin(round, target, step, due_at),
             },
@@ -109,32 +94,32 @@ impl<'a> Draft<'a> {
         })
     }
 
-    fn begin(&mut self, round: &Round<'a>, target: &Target<'a>, step: usize, due_at: Mono) -> (Verdict, Because) {
+    fn begin(&mut self, round: &Round<'a>, target: &Target<'a>, step: usize, due_at: Mono) -> Outcome {
         let key = round.workshops[step].name_for(round.check, &target.known.node, step);
         if let Some(object) = self.world.objects.get(&key) {
             return match target.mine.iter().any(|mine| mine.uid == object.uid) {
                 true => self.make_room(round, target, object),
-                false => (Verdict::Hold, Because::Occupied { key }),
+                false => Outcome::hold(Because::Occupied { key }),
             };
         }
         match self.clear_to_start(round, target, step, &key, due_at) {
-            Err(waits) => waits,
-            Ok(mate) => self.start(round, &target.known.node, step, &key, mate),
+            Clear::Break(waits) => waits,
+            Clear::Continue(mate) => self.start(round, &target.known.node, step, &key, mate),
         }
     }
 
     /// Two steps of one kind, whose provider knows a node by the name of its object: the earlier one makes room, but not
     /// before the status remembers that it was tried.
-    fn make_room(&mut self, round: &Round<'a>, target: &Target<'a>, object: &Object) -> (Verdict, Because) {
+    fn make_room(&mut self, round: &Round<'a>, target: &Target<'a>, object: &Object) -> Outcome {
         let listed = target.listed.into_iter().flat_map(|listed| &listed.remediations);
         if !listed.into_iter().any(|known| known.uid == object.uid && known.timed_out_at.is_some()) {
-            return (Verdict::Wait, Because::MakingRoom { key: object.key.clone() });
+            return Outcome::wait(Because::MakingRoom { key: object.key.clone() });
         }
         self.remove(round, &[object], Because::MakingRoom { key: object.key.clone() })
     }
 
-    /// Nothing of the kind is under way, and a plain look at the node, sent after its time was over, still shows the reason.
-    /// With what the node's Machine is to it.
+    /// Nothing of the kind is under way, the node is ours, and a plain look at it, sent after its time was over, still shows the
+    /// reason. With what the node's Machine is to it.
     fn clear_to_start(
         &mut self,
         round: &Round<'a>,
@@ -142,72 +127,52 @@ impl<'a> Draft<'a> {
         step: usize,
         key: &ObjectKey,
         due_at: Mono,
-    ) -> Result<Mate, (Verdict, Because)> {
+    ) -> Clear<Mate> {
         if !self.plan.leads {
-            return Err((Verdict::Wait, Because::NotLeading));
+            return Clear::Break(Outcome::wait(Because::NotLeading));
         }
-        let create = EffectKey::Create(key.clone());
-        let creating = Err((Verdict::Start, Because::Creating { key: key.clone() }));
-        // Something else may have been created for it, or this very thing may have been, and the watch has yet to show it.
+        // Something else may have been created for it, and the watch has yet to show it.
         if target.maybe_created.is_some_and(|maybe| maybe != key) {
             self.find_out(target);
-            return creating;
+            return Clear::Break(Outcome::start(Because::Creating { key: key.clone() }));
         }
-        self.minded.insert(key.clone());
-        match (self.world.flights.get(&create), self.world.flights.clearance(&create, self.now.mono)) {
-            (_, Clearance::UnderWay) => return creating,
-            (Some(Flight::Stored { .. } | Flight::Exists { .. }), _) => {
-                self.find_out(target);
-                return creating;
+        self.clear_to_create(key)?;
+        let take = match hold::standing(self.world, round.check, &target.known.node, round.policy.steps[step].timeout, self.now) {
+            Standing::Theirs { holder, until } => {
+                self.wake(Some(until));
+                return Clear::Break(Outcome::hold(Because::Held { holder: holder.clone() }));
             }
-            (Some(Flight::Refused { why, busy, .. }), Clearance::NotBefore(retry_at)) => {
-                self.wake(Some(retry_at));
-                return Err((Verdict::Wait, Because::Refused { key: key.clone(), why: why.clone(), busy: *busy }));
-            }
-            (_, Clearance::NotBefore(retry_at)) => {
-                self.wake(Some(retry_at));
-                return creating;
-            }
-            (_, Clearance::Go) => {}
-        }
-        if let Some((times, again_at)) = self.world.removed_by_others(key).filter(|(_, again_at)| *again_at > self.now.mono) {
-            self.wake(Some(again_at));
-            return Err((Verdict::Wait, Because::Removed { key: key.clone(), times }));
-        }
-        let node = target.name();
-        let looked =
-            self.world.looked_at(None, node, true).is_some_and(|at| at >= due_at && self.now.mono.since(at) <= LOOK_VALID_FOR);
-        let standing = hold::standing(self.world, round.check, &target.known.node, round.policy.steps[step].timeout, self.now);
-        if let Standing::Theirs { holder, until } = standing {
-            self.wake(Some(until));
-            return Err((Verdict::Hold, Because::Held { holder: holder.clone() }));
-        }
+            Standing::Free(take) => Some(take),
+            Standing::Ours { .. } => None,
+        };
         let mate = self.mate(target, key)?;
-        let look = EffectKey::Look(None, node.clone());
-        if let Some(why) = self.world.flights.refusal(&look).filter(|_| !looked) {
+        let node = target.name();
+        let has_looked = self.has_looked(None, node, true, due_at);
+        if let Some(refused) = self.refused_look(None, node).filter(|_| !has_looked) {
             self.send(Effect::Look { cluster: None, node: node.clone() });
-            let key = ObjectKey { kind: node_kind(), namespace: None, name: node.clone() };
-            return Err((Verdict::Wait, Because::LookRefused { key, why: why.clone() }));
+            return Clear::Break(Outcome::wait(refused));
         }
         // All at once: the Lease is given back if the look shows that the node is well.
-        let has_looked = looked || self.send(Effect::Look { cluster: None, node: node.clone() });
-        match (looked, has_looked, standing) {
-            (_, false, _) => Err((Verdict::Wait, Because::Queued)),
-            (true, _, Standing::Ours { .. }) => mate.ok_or((Verdict::Wait, Because::Looking)),
-            (false, _, Standing::Ours { .. }) => Err((Verdict::Wait, Because::Looking)),
-            (_, _, Standing::Free(take)) => Err(self.hold_node(take)),
-            (_, _, Standing::Theirs { .. }) => unreachable!("it was left before"),
+        if !has_looked && !self.send(Effect::Look { cluster: None, node: node.clone() }) {
+            return Clear::Break(Outcome::wait(Because::Queued));
+        }
+        match (take, mate) {
+            (Some(take), _) => Clear::Break(self.hold_node(take)),
+            (None, Some(mate)) if has_looked => Clear::Continue(mate),
+            (None, _) => Clear::Break(Outcome::wait(Because::Looking)),
         }
     }
 
-    /// The node's Machine, where it can own the remediation: in the same namespace. None: it is asked for.
-    fn mate(&mut self, target: &Target<'a>, key: &ObjectKey) -> Result<Option<Mate>, (Verdict, Because)> {
+    /// The node's Machine, where it can own the remediation: in the same namespace. None: the server is being asked.
+    fn mate(&mut self, target: &Target<'a>, key: &ObjectKey) -> Clear<Option<Mate>> {
         let beside = |(namespace, _): &(&str, &str)| key.namespace.as_deref() == Some(*namespace);
-        let Some((namespace, name)) = target.known.node.machine().filter(beside) else { return Ok(Some(Mate::None)) };
+        let Some((namespace, name)) = target.known.node.machine().filter(beside) else {
+            return Clear::Continue(Some(Mate::None));
+        };
         if let Some((at, found)) = self.world.machine_of(target.name(), namespace, name)
-            && self.now.mono.since(*at) <= LOOK_VALID_FOR
+            && self.justifies(*at, *at)
         {
-            return Ok(Some(match found {
+            return Clear::Continue(Some(match found {
                 MachineOfNode::Missing => Mate::None,
                 MachineOfNode::Own { uid } => Mate::Owner { name: name.into(), uid: uid.clone() },
                 MachineOfNode::OfAnother { node } => {
@@ -216,35 +181,39 @@ impl<'a> Draft<'a> {
             }));
         }
         let find = Effect::FindMachine { node: target.name().clone(), namespace: namespace.into(), name: name.into() };
-        let refused = match self.world.flights.get(&find.key()) {
-            Some(Flight::Refused { why, busy, .. }) => Some((why.clone(), *busy)),
-            Some(_) | None => None,
-        };
-        self.send(find);
-        let Some((why, busy)) = refused else { return Ok(None) };
         let kind = Kind { api_version: MACHINE_API_VERSION.into(), kind: "Machine".into() };
         let key = ObjectKey { kind, namespace: Some(namespace.into()), name: name.into() };
-        Err((Verdict::Wait, Because::Refused { key, why, busy }))
-    }
-
-    pub(super) fn hold_node(&mut self, take: Hold) -> (Verdict, Because) {
-        let key = EffectKey::HoldNode(take.name.clone());
-        let refused = self.world.flights.get(&key).filter(|_| !self.world.lease_namespace_missing);
-        if let Some(Flight::Refused { why, busy, .. }) = refused {
-            let kind = Kind { api_version: "coordination.k8s.io/v1".into(), kind: "Lease".into() };
-            let key = ObjectKey { kind, namespace: None, name: take.name.clone() };
-            let because = Because::Refused { key, why: why.clone(), busy: *busy };
-            self.send(Effect::HoldNode(take));
-            return (Verdict::Wait, because);
+        let refused = refused(self.world.flights.get(&find.key()), &key);
+        self.send(find);
+        match refused {
+            Some(because) => Clear::Break(Outcome::wait(because)),
+            None => Clear::Continue(None),
         }
-        let sent = match self.world.lease_namespace_missing {
-            true => self.send(Effect::LeaseNamespace),
-            false => self.send(Effect::HoldNode(take)),
-        };
-        (Verdict::Wait, if sent { Because::Holding } else { Because::Queued })
     }
 
-    fn start(&mut self, round: &Round<'a>, node: &Node, step: usize, key: &ObjectKey, mate: Mate) -> (Verdict, Because) {
+    pub(super) fn hold_node(&mut self, take: Hold) -> Outcome {
+        if self.world.lease_namespace_missing {
+            return self.holding(Effect::LeaseNamespace);
+        }
+        let kind = Kind { api_version: "coordination.k8s.io/v1".into(), kind: "Lease".into() };
+        let key = ObjectKey { kind, namespace: None, name: take.name.clone() };
+        match refused(self.world.flights.get(&EffectKey::HoldNode(take.name.clone())), &key) {
+            Some(because) => {
+                self.send(Effect::HoldNode(take));
+                Outcome::wait(because)
+            }
+            None => self.holding(Effect::HoldNode(take)),
+        }
+    }
+
+    fn holding(&mut self, effect: Effect) -> Outcome {
+        match self.send(effect) {
+            true => Outcome::wait(Because::Holding),
+            false => Outcome::wait(Because::Queued),
+        }
+    }
+
+    fn start(&mut self, round: &Round<'a>, node: &Node, step: usize, key: &ObjectKey, mate: Mate) -> Outcome {
         let workshop = &round.workshops[step];
         let (machine, because) = match mate {
             Mate::None => (None, Because::Creating { key: key.clone() }),
@@ -273,8 +242,8 @@ impl<'a> Draft<'a> {
             self.starting.insert(None, node.name.clone());
         }
         match sent {
-            true => (Verdict::Start, because),
-            false => (Verdict::Wait, Because::Queued),
+            true => Outcome::start(because),
+            false => Outcome::wait(Because::Queued),
         }
     }
 

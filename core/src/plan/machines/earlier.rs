@@ -3,7 +3,6 @@
 //! Two repairs must not meet on one machine, and an object that no check would remove would never go. It carries our mark;
 //! which kind it has stands on the Machine, too, in the condition ExternallyRemediated, for who has not seen it yet.
 
-use crate::effect::Effect;
 use crate::facts::{Kind, Object, Source};
 use crate::mhc::facts::{Machine, Sign, Style};
 use crate::mhc::status;
@@ -38,10 +37,8 @@ impl<'a> Draft<'a> {
 
     pub(super) fn remove_earlier(&mut self, object: &Object) {
         let is_fresh = self.world.is_fresh(&Source::Objects(object.key.kind.clone()), self.now.mono);
-        let served = self.world.served(&object.key.kind).filter(|_| is_fresh && !object.deleting);
-        if let Some(served) = served {
-            let (key, plural, uid) = (object.key.clone(), served.plural.clone(), object.uid.clone());
-            self.send(Effect::Delete { key, plural, uid, tells: Vec::new() });
+        if is_fresh && !object.deleting {
+            self.delete(object, Vec::new());
         }
     }
 }

@@ -11,7 +11,7 @@ pub use earlier::kind_on;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Draft;
-use crate::decision::{Because, Decision, Verdict};
+use crate::decision::{Because, Outcome};
 use crate::effect::EffectKey;
 use crate::escalate::{self, Workshop};
 use crate::facts::{DEFAULT_NAMESPACE, Kind, Name, Object, ObjectKey, Rival, Source};
@@ -80,12 +80,6 @@ impl Subject<'_> {
     fn is_idle(&self) -> bool {
         self.remediation.is_none() && !self.maybe_created
     }
-}
-
-/// A verdict on a machine, and what comes of it for the check's status.
-pub struct Outcome {
-    pub verdict: Verdict,
-    pub because: Because,
 }
 
 impl<'a> Draft<'a> {
@@ -194,15 +188,17 @@ impl<'a> Draft<'a> {
                 Judgement::Unjudged(Unjudged::PowerCycling) => round.policy.repair == Repair::PowerCycle,
                 Judgement::Healthy | Judgement::Pending { .. } | Judgement::Unjudged(_) => false,
             });
-            let Outcome { verdict, because } = self.decide_machine(round, subject);
+            let outcome = self.decide_machine(round, subject);
             let name = &subject.machine.place.name;
-            match &because {
-                Because::Overlapping { .. } => found.overlapping.push((name.clone(), because.clone())),
-                Because::Refused { busy: false, .. } if round.workshop.is_some() => found.request = Some(because.clone()),
-                _ if because.is_of_one_node() => found.held.push((name.clone(), because.clone())),
+            match &outcome.because {
+                because @ Because::Overlapping { .. } => found.overlapping.push((name.clone(), because.clone())),
+                because @ Because::Refused { busy: false, .. } if round.workshop.is_some() => {
+                    found.request = Some(because.clone())
+                }
+                because if because.is_of_one_node() => found.held.push((name.clone(), because.clone())),
                 _ => {}
             }
-            self.decided_machine(&label, name, verdict, because);
+            self.decided(label.clone(), name, outcome);
         }
     }
 
@@ -240,12 +236,8 @@ impl<'a> Draft<'a> {
     fn hold_all(&mut self, check: &'a MachineCheck, because: &Because) {
         let label = Name::from(check.place.to_string());
         for machine in check.policy.iter().flat_map(|policy| targets(self.world, check, policy)) {
-            self.decided_machine(&label, &machine.place.name, Verdict::Hold, because.clone());
+            self.decided(label.clone(), &machine.place.name, Outcome::hold(because.clone()));
         }
-    }
-
-    fn decided_machine(&mut self, check: &Name, machine: &Name, verdict: Verdict, because: Because) {
-        self.plan.decisions.push(Decision { check: check.clone(), node: machine.clone(), verdict, because });
     }
 }
 

@@ -2,38 +2,35 @@
 
 use super::earlier::Earlier;
 use super::find::is_here;
-use super::{Outcome, Reach, Round, Subject, is_beside, is_target, only_waits_for_termination, remediation_key, sign};
-use crate::decision::{Because, Verdict};
+use super::{Round, Subject, is_beside, is_target, only_waits_for_termination, remediation_key, sign};
+use crate::decision::{Because, Outcome};
 use crate::effect::{Creation, Effect, EffectKey, Owner};
 use crate::facts::{Name, ObjectKey, Status};
-use crate::flight::{Clearance, Flight};
 use crate::mhc::facts::{MACHINE_CHECK_KIND, Machine, MachineCheck, MachinePolicy, Repair, Sign, Style};
 use crate::mhc::judge::{Finding, Judgement, NodeOf, Unjudged};
 use crate::mhc::status;
 use crate::nhc::Event;
 use crate::plan::Draft;
-use crate::plan::repair::{LOOK_VALID_FOR, node_kind};
+use crate::plan::attempt::{Clear, Deletion};
 use crate::time::Mono;
 use crate::{quorum, reasons};
 
 /// Looks under way in one Cluster: one that accepts and never answers must not take all the room from the others.
 const LOOKS_PER_CLUSTER_MAX: usize = 8;
 
-fn outcome(verdict: Verdict, because: Because) -> Outcome {
-    Outcome { verdict, because }
-}
-
 impl<'a> Draft<'a> {
     pub(super) fn decide_machine(&mut self, round: &Round<'a>, subject: &Subject<'a>) -> Outcome {
         let is_unhealthy = matches!(subject.judgement, Judgement::Unhealthy { .. });
-        let keep_or_wait = if subject.is_idle() { Verdict::Wait } else { Verdict::Keep };
+        let waits = |because| if subject.is_idle() { Outcome::wait(because) } else { Outcome::keep(because) };
         // Whoever takes care of the node that it names does so for another host.
         if let Judgement::Unjudged(why @ Unjudged::AnotherHost { .. }) = &subject.judgement {
-            return outcome(keep_or_wait, Because::Unjudged(why.clone()));
+            return waits(Because::Unjudged(why.clone()));
         }
         if let Some(owner) = self.other_owner(round.check, subject) {
-            let verdict = if is_unhealthy { Verdict::Hold } else { Verdict::Leave };
-            return outcome(verdict, if is_unhealthy { Because::Overlapping { owner } } else { Because::Healthy });
+            return match is_unhealthy {
+                true => Outcome::hold(Because::Overlapping { owner }),
+                false => Outcome::leave(Because::Healthy),
+            };
         }
         // Beside others it does its own, and what is left of them goes when nobody watches over the machine any more.
         let earlier = match is_beside_all(round.policy) {
@@ -42,12 +39,12 @@ impl<'a> Draft<'a> {
         };
         match earlier {
             Earlier::Nothing => {}
-            Earlier::Unknown(source) => return outcome(Verdict::Wait, Because::Stale { source }),
+            Earlier::Unknown(source) => return Outcome::wait(Because::Stale { source }),
             Earlier::There(object) => {
                 if round.doubt.is_none() {
                     self.remove_earlier(object);
                 }
-                return outcome(Verdict::Remove, Because::Leaving { key: object.key.clone() });
+                return Outcome::remove(Because::Leaving { key: object.key.clone() });
             }
         }
         if !is_unhealthy {
@@ -58,32 +55,29 @@ impl<'a> Draft<'a> {
             Judgement::Pending { due_at } => {
                 self.wake(Some(*due_at));
                 self.sign_leisurely(round, subject);
-                outcome(keep_or_wait, Because::MachinePending)
+                waits(Because::MachinePending)
             }
             Judgement::Unjudged(Unjudged::PowerCycling) => self.stop_power_cycle(round, subject),
-            Judgement::Unjudged(why) => outcome(keep_or_wait, Because::Unjudged(why.clone())),
+            Judgement::Unjudged(why) => waits(Because::Unjudged(why.clone())),
             Judgement::Unhealthy { findings, due_at } => self.repair_machine(round, subject, findings, *due_at),
         }
     }
 
     fn recover_machine(&mut self, round: &Round<'a>, subject: &Subject<'a>) -> Outcome {
         self.sign_leisurely(round, subject);
-        let Some(object) = subject.remediation else { return outcome(Verdict::Leave, Because::Healthy) };
+        let Some(object) = subject.remediation else { return Outcome::leave(Because::Healthy) };
         if let Some(source) = &round.doubt {
-            return outcome(Verdict::Keep, Because::Stale { source: source.clone() });
+            return Outcome::keep(Because::Stale { source: source.clone() });
         }
         if object.deleting {
-            return outcome(Verdict::Remove, Because::Leaving { key: object.key.clone() });
+            return Outcome::remove(Because::Leaving { key: object.key.clone() });
         }
-        let Some(served) = self.world.served(&object.key.kind) else {
-            return outcome(Verdict::Keep, Because::KindNotServed { key: object.key.clone() });
-        };
         let message = format!("removed {}, as the Machine is healthy", object.key);
         let tells = self.both(round, subject, reasons::EVENT_REMEDIATION_REMOVED, &object.uid, &message);
-        let (key, plural, uid) = (object.key.clone(), served.plural.clone(), object.uid.clone());
-        match self.send(Effect::Delete { key, plural, uid, tells }) {
-            true => outcome(Verdict::Remove, Because::Healthy),
-            false => outcome(Verdict::Remove, Because::Queued),
+        match self.delete(object, tells) {
+            Deletion::Sent => Outcome::remove(Because::Healthy),
+            Deletion::Queued => Outcome::remove(Because::Queued),
+            Deletion::KindNotServed => Outcome::keep(Because::KindNotServed { key: object.key.clone() }),
         }
     }
 
@@ -91,12 +85,12 @@ impl<'a> Draft<'a> {
     fn stop_power_cycle(&mut self, round: &Round<'a>, subject: &Subject<'a>) -> Outcome {
         let machine = subject.machine;
         if machine.marks.power_cycling || machine.deleting || round.doubt.is_some() || round.paused {
-            return outcome(Verdict::Keep, Because::Unjudged(Unjudged::PowerCycling));
+            return Outcome::keep(Because::Unjudged(Unjudged::PowerCycling));
         }
         let message = "removed the annotation host.metal3.io/external-remediation, as the Machine is healthy";
         let tells = self.on_machine(machine, false, reasons::EVENT_ANNOTATION_REMOVED, &machine.version.0, message);
         self.send(Effect::PowerCycle { machine: sign::target(machine), on: false, tells });
-        outcome(Verdict::Remove, Because::Healthy)
+        Outcome::remove(Because::Healthy)
     }
 
     fn repair_machine(&mut self, round: &Round<'a>, subject: &Subject<'a>, findings: &[Finding], due_at: Mono) -> Outcome {
@@ -105,13 +99,13 @@ impl<'a> Draft<'a> {
             self.sign_leisurely(round, subject);
             let key = object.key.clone();
             return match object.deleting {
-                true => outcome(Verdict::Wait, Because::Leaving { key }),
-                false => outcome(Verdict::Keep, Because::MachineRemediated { key }),
+                true => Outcome::wait(Because::Leaving { key }),
+                false => Outcome::keep(Because::MachineRemediated { key }),
             };
         }
         if machine.deleting {
             self.sign_leisurely(round, subject);
-            return outcome(Verdict::Wait, Because::MachineLeaving);
+            return Outcome::wait(Because::MachineLeaving);
         }
         match &round.policy.repair {
             Repair::Owner => self.have_owner_repair(round, subject, due_at),
@@ -132,7 +126,7 @@ impl<'a> Draft<'a> {
         match (is_false(Sign::OwnerRemediated, styles[0]), is_false(Sign::HealthCheckSucceeded, styles[0])) {
             (Some(asked), Some(_)) if is_told => {
                 self.sign_leisurely(round, subject);
-                return outcome(Verdict::Keep, Because::OwnersTurn { reason: asked.reason.clone() });
+                return Outcome::keep(Because::OwnersTurn { reason: asked.reason.clone() });
             }
             (_, _) => {}
         }
@@ -145,13 +139,13 @@ impl<'a> Draft<'a> {
                 is_false(Sign::OwnerRemediated, *style).is_some() && is_false(Sign::HealthCheckSucceeded, *style).is_none()
             };
             if styles.iter().any(would_act) {
-                return outcome(Verdict::Hold, Because::OwnerNotDone);
+                return Outcome::hold(Because::OwnerNotDone);
             }
             self.sign_leisurely(round, subject);
-            return outcome(Verdict::Hold, because);
+            return Outcome::hold(because);
         }
-        if let Err(waiting) = self.look_at_machine(round, subject, due_at) {
-            return waiting;
+        if let Clear::Break(waits) = self.look_at_machine(round, subject, due_at) {
+            return waits;
         }
         let sent = self.sign(round, subject, true).is_none_or(|signing| self.send(Effect::Sign(signing)));
         self.started(round, subject, sent, Because::Signing)
@@ -170,27 +164,24 @@ impl<'a> Draft<'a> {
         let machine = subject.machine;
         if let Some(because) = round.shut.clone() {
             self.find_out_machine(round, subject);
-            return outcome(Verdict::Hold, because);
+            return Outcome::hold(because);
         }
         let Some(workshop) = &round.workshop else { unreachable!("a check whose template cannot be used is shut") };
         if let Some(because) = self.waits_for_others(round, subject) {
-            return outcome(Verdict::Hold, because);
+            return Outcome::hold(because);
         }
         if machine.marks.power_cycle {
-            return outcome(Verdict::Hold, Because::StillPowerCycled);
+            return Outcome::hold(Because::StillPowerCycled);
         }
         let key = remediation_key(&workshop.kind, machine);
         if self.world.objects.contains_key(&key) {
-            return outcome(Verdict::Hold, Because::Occupied { key });
+            return Outcome::hold(Because::Occupied { key });
         }
         if let Some(because) = self.guarded(round, subject) {
-            return outcome(Verdict::Hold, because);
+            return Outcome::hold(because);
         }
-        if let Err(waiting) = self.may_create(round, subject, &key) {
-            return waiting;
-        }
-        if let Err(waiting) = self.look_at_machine(round, subject, due_at) {
-            return waiting;
+        if let Clear::Break(waits) = self.clear_to_make(round, subject, &key, due_at) {
+            return waits;
         }
         let why: Vec<String> = findings.iter().map(ToString::to_string).collect();
         let message = format!("created {key}: {}", why.join("; "));
@@ -212,38 +203,13 @@ impl<'a> Draft<'a> {
         self.started(round, subject, sent, Because::Creating { key })
     }
 
-    /// Has it been asked for, or refused, or removed by somebody else?
-    fn may_create(&mut self, round: &Round<'a>, subject: &Subject<'a>, key: &ObjectKey) -> Result<(), Outcome> {
-        let create = EffectKey::Create(key.clone());
-        let creating = Err(outcome(Verdict::Start, Because::Creating { key: key.clone() }));
+    fn clear_to_make(&mut self, round: &Round<'a>, subject: &Subject<'a>, key: &ObjectKey, due_at: Mono) -> Clear {
         // From another template, a moment ago: two repairs must not meet.
         if let Some(other) = self.may_be_made_for(subject.machine).find(|other| *other != key) {
-            return Err(outcome(Verdict::Wait, Because::Creating { key: other.clone() }));
+            return Clear::Break(Outcome::wait(Because::Creating { key: other.clone() }));
         }
-        self.minded.insert(key.clone());
-        match (self.world.flights.get(&create), self.world.flights.clearance(&create, self.now.mono)) {
-            (_, Clearance::UnderWay) => return creating,
-            (Some(Flight::Stored { .. } | Flight::Exists { .. }), _) => {
-                self.find_out_machine(round, subject);
-                return creating;
-            }
-            (Some(Flight::Refused { why, busy, .. }), Clearance::NotBefore(at)) => {
-                self.wake(Some(at));
-                return Err(outcome(Verdict::Wait, Because::Refused { key: key.clone(), why: why.clone(), busy: *busy }));
-            }
-            (_, Clearance::NotBefore(at)) => {
-                self.wake(Some(at));
-                return creating;
-            }
-            (_, Clearance::Go) => {}
-        }
-        match self.world.removed_by_others(key).filter(|(_, again_at)| *again_at > self.now.mono) {
-            Some((times, again_at)) => {
-                self.wake(Some(again_at));
-                Err(outcome(Verdict::Wait, Because::Removed { key: key.clone(), times }))
-            }
-            None => Ok(()),
-        }
+        self.clear_to_create(key)?;
+        self.look_at_machine(round, subject, due_at)
     }
 
     /// What may have been created for the machine, of whichever kind, and is not seen yet.
@@ -264,11 +230,11 @@ impl<'a> Draft<'a> {
     fn have_power_cycled(&mut self, round: &Round<'a>, subject: &Subject<'a>, due_at: Mono) -> Outcome {
         let machine = subject.machine;
         if machine.marks.power_cycle {
-            return outcome(Verdict::Keep, Because::PowerCycleAsked);
+            return Outcome::keep(Because::PowerCycleAsked);
         }
         let key = EffectKey::PowerCycle(machine.place.clone());
-        if let Err(waiting) = self.may_change(round, subject, &key, due_at, &Because::PowerCycleAsked) {
-            return waiting;
+        if let Clear::Break(waits) = self.clear_to_change(round, subject, &key, due_at, Because::PowerCycleAsked) {
+            return waits;
         }
         let message = "asked for a power-cycle by the annotation host.metal3.io/external-remediation";
         let tells = self.on_machine(machine, false, reasons::EVENT_ANNOTATION_ADDED, &machine.version.0, message);
@@ -281,11 +247,11 @@ impl<'a> Draft<'a> {
         let machine = subject.machine;
         if !machine.has_controller {
             self.tell_skipped(round, machine);
-            return outcome(Verdict::Hold, Because::NoController);
+            return Outcome::hold(Because::NoController);
         }
         let key = EffectKey::DeleteMachine(machine.place.clone());
-        if let Err(waiting) = self.may_change(round, subject, &key, due_at, &Because::DeletingMachine) {
-            return waiting;
+        if let Clear::Break(waits) = self.clear_to_change(round, subject, &key, due_at, Because::DeletingMachine) {
+            return waits;
         }
         let message = format!("deleted under MachineHealthCheck {}", round.check.place);
         let tells = self.both(round, subject, reasons::EVENT_MACHINE_DELETED, &machine.uid, &message);
@@ -302,32 +268,20 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// May the Machine itself be changed, by what this key stands for?
-    fn may_change(
+    /// May the Machine itself be changed, by this request?
+    fn clear_to_change(
         &mut self,
         round: &Round<'a>,
         subject: &Subject<'a>,
-        key: &EffectKey,
+        request: &EffectKey,
         due_at: Mono,
-        doing: &Because,
-    ) -> Result<(), Outcome> {
+        doing: Because,
+    ) -> Clear {
         let stopped = round.shut.clone().or_else(|| self.waits_for_others(round, subject));
         if let Some(because) = stopped.or_else(|| self.guarded(round, subject)) {
-            return Err(outcome(Verdict::Hold, because));
+            return Clear::Break(Outcome::hold(because));
         }
-        match (self.world.flights.get(key), self.world.flights.clearance(key, self.now.mono)) {
-            (Some(Flight::Refused { why, busy, .. }), Clearance::NotBefore(at)) => {
-                self.wake(Some(at));
-                let because = Because::Refused { key: subject.machine.key(), why: why.clone(), busy: *busy };
-                return Err(outcome(Verdict::Wait, because));
-            }
-            (_, Clearance::NotBefore(at)) => {
-                self.wake(Some(at));
-                return Err(outcome(Verdict::Start, doing.clone()));
-            }
-            (_, Clearance::UnderWay) => return Err(outcome(Verdict::Start, doing.clone())),
-            (_, Clearance::Go) => {}
-        }
+        self.clear_to_send(request, &subject.machine.key(), doing)?;
         self.look_at_machine(round, subject, due_at)
     }
 
@@ -338,56 +292,49 @@ impl<'a> Draft<'a> {
     }
 
     /// The Machine and its Node are asked for once more, plainly; what they say then is judged anew.
-    fn look_at_machine(&mut self, round: &Round<'a>, subject: &Subject<'a>, due_at: Mono) -> Result<(), Outcome> {
+    fn look_at_machine(&mut self, round: &Round<'a>, subject: &Subject<'a>, due_at: Mono) -> Clear {
         let machine = subject.machine;
-        let is_recent = |at: Option<Mono>| at.is_some_and(|at| at >= due_at && self.now.mono.since(at) <= LOOK_VALID_FOR);
         let cluster = round.reach.key();
         let expected = match subject.node {
             NodeOf::Known(_) => machine.node.as_ref().map(|node| (node, true)),
             NodeOf::Gone(node) => Some((node, false)),
             NodeOf::Unnamed | NodeOf::NotHeard => None,
         };
-        let has_seen_machine = is_recent(self.world.fleet.looks.get(&machine.place).copied());
-        let has_seen_node = expected.is_none_or(|(node, is_there)| is_recent(self.world.looked_at(cluster, node, is_there)));
-        if has_seen_machine && has_seen_node {
-            return Ok(());
+        let has_seen_machine = self.world.fleet.looks.get(&machine.place).is_some_and(|at| self.justifies(*at, due_at));
+        let unseen = expected.filter(|(node, is_there)| !self.has_looked(cluster, node, *is_there, due_at));
+        if has_seen_machine && unseen.is_none() {
+            return Clear::Continue(());
         }
         // The watch and the server do not agree; one of them will tell.
-        let contradicts = expected.and_then(|(node, is_there)| self.world.looked_at(cluster, node, !is_there));
-        if let Some(at) = contradicts.filter(|at| is_recent(Some(*at))) {
-            self.wake_if_later(at.after(LOOK_VALID_FOR).shift(1));
-            return Err(outcome(Verdict::Wait, Because::Looking));
+        let contradicts = unseen.and_then(|(node, is_there)| self.world.looked_at(cluster, node, !is_there));
+        if let Some(at) = contradicts.filter(|at| self.justifies(*at, due_at)) {
+            self.wake_if_later(Self::look_ends_at(at));
+            return Clear::Break(Outcome::wait(Because::Looking));
         }
-        let node_look = expected.map(|(node, _)| (node, EffectKey::Look(cluster.cloned(), node.clone())));
-        let why = |look: &EffectKey| self.world.flights.refusal(look).cloned();
-        let of_machine = why(&EffectKey::LookMachine(machine.place.clone())).map(|why| (machine.key(), why));
-        let of_node = node_look
-            .filter(|_| !has_seen_node)
-            .and_then(|(node, look)| Some((ObjectKey { kind: node_kind(), namespace: None, name: node.clone() }, why(&look)?)));
+        let why = self.world.flights.refusal(&EffectKey::LookMachine(machine.place.clone())).cloned();
+        let of_machine = why.map(|why| Because::LookRefused { key: machine.key(), why });
+        let of_node = unseen.and_then(|(node, _)| self.refused_look(cluster, node));
         let refused = of_machine.filter(|_| !has_seen_machine).or(of_node);
         let mut sent = true;
         if !has_seen_machine {
             sent &= self.send(Effect::LookMachine { place: machine.place.clone(), dialect: machine.dialect });
         }
-        if let Some((node, _)) = expected.filter(|_| !has_seen_node) {
-            let is_full = match round.reach {
-                Reach::There(cluster, _) => self.looks_in(&cluster.key) >= LOOKS_PER_CLUSTER_MAX,
-                Reach::Here | Reach::NotYet(_) => false,
-            };
+        if let Some((node, _)) = unseen {
+            let is_full = cluster.is_some_and(|cluster| self.looks_in(cluster) >= LOOKS_PER_CLUSTER_MAX);
             sent &= !is_full && self.send(Effect::Look { cluster: cluster.cloned(), node: node.clone() });
         }
         let waiting = if sent { Because::Looking } else { Because::Queued };
-        Err(outcome(Verdict::Wait, refused.map_or(waiting, |(key, why)| Because::LookRefused { key, why })))
+        Clear::Break(Outcome::wait(refused.unwrap_or(waiting)))
     }
 
     fn started(&mut self, round: &Round<'a>, subject: &Subject<'a>, sent: bool, because: Because) -> Outcome {
         if !sent {
-            return outcome(Verdict::Wait, Because::Queued);
+            return Outcome::wait(Because::Queued);
         }
         if quorum::machine_holds_back(self.world, subject.machine, round.reach, self.now) {
             self.starting.insert(round.reach.key().cloned(), subject.machine.place.name.clone());
         }
-        outcome(Verdict::Start, because)
+        Outcome::start(because)
     }
 
     fn both(&self, round: &Round<'a>, subject: &Subject<'a>, reason: &'static str, anchor: &str, message: &str) -> Vec<Event> {

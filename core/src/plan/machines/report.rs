@@ -2,7 +2,7 @@
 
 use super::find::clusters;
 use super::{Round, Subject};
-use crate::decision::{Because, Verdict};
+use crate::decision::{Because, Outcome};
 use crate::effect::{Effect, LabelGoes, OwnerGoes, Target, Tying};
 use crate::facts::{Object, Source};
 use crate::flight::Clearance;
@@ -10,6 +10,7 @@ use crate::mhc::facts::{MachineCheck, MachineCheckStatus};
 use crate::mhc::status::{self, Findings};
 use crate::nhc::Event;
 use crate::plan::Draft;
+use crate::plan::attempt::Deletion;
 use crate::plan::report::EVENTS_PER_STATUS;
 use crate::world::DOUBT_TOLD_AFTER;
 
@@ -137,11 +138,10 @@ impl<'a> Draft<'a> {
                 && !is_left_alone()
         };
         for object in world.objects.values().filter(is_stray) {
-            let Some(served) = world.served(&object.key.kind) else { continue };
-            let (key, plural, uid) = (object.key.clone(), served.plural.clone(), object.uid.clone());
-            self.send(Effect::Delete { key, plural, uid, tells: Vec::new() });
-            let label = round.check.place.to_string().into();
-            self.decided_machine(&label, &object.key.name, Verdict::Remove, Because::NotSelected);
+            if let Deletion::Sent | Deletion::Queued = self.delete(object, Vec::new()) {
+                let label = round.check.place.to_string().into();
+                self.decided(label, &object.key.name, Outcome::remove(Because::NotSelected));
+            }
         }
     }
 }
