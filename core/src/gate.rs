@@ -1,14 +1,110 @@
-//! May this check start another remediation now?
+//! May something start under this check, may a repair that has begun go on, and what is told about it?
 //!
-//! A gate only ever says no. What every gate lets pass may start; nothing else may.
+//! A gate only ever says no. What every gate lets pass may start; nothing else may. They are the same for checks of nodes and of
+//! machines, and are asked in one order: the first that is shut says why. What concerns one node or machine is asked after
+//! them, in `plan/shut.rs`.
 
 use std::collections::BTreeMap;
 
 use crate::decision::Because;
-use crate::facts::{Check, Limit, Name, Policy, Status};
+use crate::facts::{Check, Limit, Name, Policy, Source, Status};
 use crate::reasons;
 use crate::time::{Clock, Mono, Now};
 use crate::world::World;
+
+/// What the gates of a check ask about. None: it stops nothing.
+pub struct Asked<'a> {
+    /// What decisions rest on, and may be out of date. It is told apart from the others, once it lasts.
+    pub doubt: Option<&'a Source>,
+    /// What stops all checks; see [`everywhere`].
+    pub everywhere: &'a Gates,
+    /// Somebody paused this check.
+    pub paused: Option<Because>,
+    /// What it makes remediations from cannot be used.
+    pub unusable: Option<Because>,
+    /// The cluster is being upgraded, and whether that is certain enough to be told. Of nodes only: machines of other clusters
+    /// are upgraded by their owners, which make new ones.
+    pub upgrading: Option<(Because, bool)>,
+    pub too_many: Option<Because>,
+    /// A storm is over, but not for long enough. Of nodes only: no MachineHealthCheck can ask for it.
+    pub cooling: Option<Because>,
+}
+
+pub fn gates(asked: Asked) -> Gates {
+    let Asked { doubt, everywhere, paused, unusable, upgrading, too_many, cooling } = asked;
+    let doubt = doubt.map(|source| Because::Stale { source: source.clone() });
+    let mut gates = Gates::default();
+    gates.add(doubt, Stops::EveryStep, Told::No);
+    gates.0.extend(everywhere.0.iter().cloned());
+    gates.add(paused, Stops::EveryStep, Told::Yes);
+    gates.add(unusable, Stops::EveryStep, Told::Yes);
+    let (upgrading, is_told) = upgrading.map_or((None, false), |(because, is_told)| (Some(because), is_told));
+    gates.add(upgrading, Stops::EveryStep, Told::when(is_told));
+    gates.add(too_many, Stops::FirstStep, Told::Yes);
+    gates.add(cooling, Stops::FirstStep, Told::Yes);
+    gates
+}
+
+/// What stops all checks. `paused`: by a person, as far as that is known, and whether it is certain enough to be told.
+pub fn everywhere(paused: Option<(Because, bool)>, clock_differs: Option<Because>) -> Gates {
+    let (paused, is_told) = paused.map_or((None, false), |(because, is_told)| (Some(because), is_told));
+    let mut gates = Gates::default();
+    gates.add(paused, Stops::EveryStep, Told::when(is_told));
+    gates.add(clock_differs, Stops::EveryStep, Told::Yes);
+    gates
+}
+
+/// The gates that are shut, in the order in which they were asked.
+#[derive(Clone, Debug, Default)]
+pub struct Gates(Vec<Gate>);
+
+#[derive(Clone, Debug)]
+struct Gate {
+    because: Because,
+    stops: Stops,
+    told: Told,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stops {
+    /// The first step of a repair. After it, its target has a place in the budget.
+    FirstStep,
+    EveryStep,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Yes,
+    /// It may be over in a moment, or is told elsewhere.
+    No,
+}
+
+impl Told {
+    fn when(is_told: bool) -> Told {
+        if is_told { Told::Yes } else { Told::No }
+    }
+}
+
+impl Gates {
+    /// Why no repair may begin.
+    pub fn first_step(&self) -> Option<&Because> {
+        self.0.first().map(|gate| &gate.because)
+    }
+
+    /// Why not even a repair that has begun may take its next step.
+    pub fn next_step(&self) -> Option<&Because> {
+        self.0.iter().find(|gate| gate.stops == Stops::EveryStep).map(|gate| &gate.because)
+    }
+
+    /// What people are told of it.
+    pub fn told(&self) -> Option<&Because> {
+        self.0.iter().find(|gate| gate.told == Told::Yes).map(|gate| &gate.because)
+    }
+
+    fn add(&mut self, because: Option<Because>, stops: Stops, told: Told) {
+        self.0.extend(because.map(|because| Gate { because, stops, told }));
+    }
+}
 
 /// How the targets of a check stand. `not_healthy` are all that are not positively healthy: expired,
 /// pending, unknown, under remediation, or with a request under way that may have started one.
@@ -27,7 +123,7 @@ impl Tally {
     }
 }
 
-/// Why nothing may start, whatever the number of unhealthy nodes; the next step of an escalation neither.
+/// Why the check's own pauseRequests let nothing start.
 pub fn paused(policy: &Policy) -> Option<Because> {
     (!policy.pause_requests.is_empty()).then(|| Because::Paused { requests: policy.pause_requests.clone() })
 }

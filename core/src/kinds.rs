@@ -9,6 +9,7 @@ use crate::escalate;
 use crate::facts::{Check, Kind, Name, ObjectKey, Signal};
 use crate::mhc::facts::{Flavour, MachinePolicy, Repair};
 use crate::plan::machines::kind_on;
+use crate::time::Mono;
 use crate::world::World;
 
 /// Of templates, of what is made from them, and of what is or may be there already.
@@ -55,4 +56,15 @@ pub fn api_versions(world: &World) -> BTreeSet<Name> {
     let dialects = Flavour::ALL.into_iter().flat_map(Flavour::dialects).map(|dialect| dialect.api_version().into());
     let signals = Signal::ALL.into_iter().filter_map(|signal| signal.kind()).map(|kind| kind.api_version);
     wanted(world).into_iter().map(|kind| kind.api_version).chain(dialects).chain(signals).collect()
+}
+
+/// When to ask which kinds an API has, again or for the first time. None: what is known of it is enough. `missing`: it lacks one
+/// that somebody needs.
+pub fn due_at(world: &World, api_version: &Name, missing: bool) -> Option<Mono> {
+    match world.kinds.get(api_version) {
+        None => Some(Mono(i64::MIN)),
+        Some(known) if known.changed => Some(Mono(i64::MIN)),
+        Some(known) if missing || known.rechecks_left > 0 => Some(known.recheck_at),
+        Some(_) => None,
+    }
 }

@@ -6,7 +6,7 @@ use super::{Draft, sources};
 use crate::decision::{Because, Outcome};
 use crate::escalate::{self, Workshop};
 use crate::facts::{Check, EXCLUDE_LABEL, Limit, Mode, Name, Object, ObjectKey, Policy, Rival, Source};
-use crate::gate::{self, Storm, Tally};
+use crate::gate::{self, Asked, Gates, Storm, Tally};
 use crate::health::{Health, Known, assess};
 use crate::hold;
 use crate::kinds;
@@ -14,7 +14,7 @@ use crate::nhc::{Findings, Found, Remediation, StatusCondition, UnhealthyNode};
 use crate::reasons;
 use crate::repeat::Recent;
 use crate::time::Wall;
-use crate::upgrade::{self, Sign, Upgrading};
+use crate::upgrade::{self, Sign};
 use crate::world::{Creating, World};
 
 /// A check, and what holds for all of its nodes.
@@ -25,10 +25,7 @@ pub struct Round<'a> {
     pub doubt: Option<Source>,
     /// One for each step; none if the check is disabled.
     pub workshops: Vec<Workshop<'a>>,
-    /// Why no node may be started on.
-    pub first_shut: Option<Because>,
-    /// Why not even the next step may be taken on a node that is being remediated.
-    pub next_shut: Option<Because>,
+    pub gates: Gates,
     pub dark_zones: BTreeMap<Name, Because>,
     recent: BTreeMap<Name, Recent>,
 }
@@ -85,7 +82,7 @@ impl<'a> Draft<'a> {
             Ok(_) => return,
             Err(invalid) => return self.report_unusable(check, Because::PolicyInvalid { why: invalid.0.clone() }),
         };
-        let sources = sources(self.world, check, self.now.mono);
+        let sources = sources::of_check(self.world, check, self.now.mono);
         if let Some(source) = sources.iter().find(|source| !self.world.is_synced(source)) {
             self.shut(check.name.clone(), &Because::Stale { source: source.clone() });
             return self.report_doubt(check, source); // Not everything has been heard yet: there is nothing to decide on.
@@ -95,6 +92,9 @@ impl<'a> Draft<'a> {
         let (tally, dark_zones) = tally(policy, &targets, leftovers.len(), self.world.limit);
         let too_many = gate::too_many_unhealthy(policy, tally, self.world.limit);
         let storm = gate::storm(self.world, check, policy, too_many.is_some(), self.now);
+        if let Storm::Cooling { until } = storm {
+            self.wake(Some(until));
+        }
         let (workshops, disabled) = match escalate::workshops(self.world, policy) {
             Ok(workshops) => (workshops, None),
             Err(because) => (Vec::new(), Some(because)),
@@ -102,18 +102,20 @@ impl<'a> Draft<'a> {
         let signs: Vec<Sign> = targets.iter().map(|target| Sign::of(target.known, &target.health)).collect();
         let upgrading = upgrade::upgrading(self.world, check, policy, &signs, self.now);
         self.wake(upgrading.as_ref().and_then(|upgrading| upgrading.wake_at(self.now.mono)));
-        let stopped = self.paused.clone().or_else(|| gate::paused(policy)).or_else(|| upgrading.as_ref().map(Upgrading::because));
-        let full = too_many.or_else(|| self.cooling(storm));
-        let told = upgrading.as_ref().filter(|upgrading| upgrading.is_told(self.now.mono)).map(Upgrading::because);
-        let shut = self.paused_told.clone().or_else(|| gate::paused(policy)).or(told).or_else(|| full.clone());
-        let stale = doubt.clone().map(|source| Because::Stale { source });
-        let next_shut = stale.or_else(|| disabled.clone()).or(stopped);
-        let first_shut = next_shut.clone().or(full);
-        if let Some(because) = &first_shut {
+        let gates = gate::gates(Asked {
+            doubt: doubt.as_ref(),
+            everywhere: &self.everywhere,
+            paused: gate::paused(policy),
+            unusable: disabled.clone(),
+            upgrading: upgrading.as_ref().map(|upgrading| (upgrading.because(), upgrading.is_told(self.now.mono))),
+            too_many,
+            cooling: cooling(storm),
+        });
+        if let Some(because) = gates.first_step() {
             self.shut(check.name.clone(), because);
         }
         let recent = self.recent(check, policy, &targets);
-        let round = Round { check, policy, doubt, workshops, first_shut, next_shut, dark_zones, recent };
+        let round = Round { check, policy, doubt, workshops, gates, dark_zones, recent };
 
         self.plan.decisions.reserve(targets.len() + leftovers.len());
         let mut unhealthy = Vec::new();
@@ -146,7 +148,7 @@ impl<'a> Draft<'a> {
             healthy,
             unhealthy,
             disabled,
-            shut,
+            shut: round.gates.told().cloned(),
             dark_zones: round.dark_zones.values().cloned().collect(),
             storm: Some(storm),
             recent: round.recent.into_values().collect(),
@@ -164,8 +166,7 @@ impl<'a> Draft<'a> {
     fn upgrade_takes_long(&mut self, check: &Check, condition: Option<&StatusCondition>) -> bool {
         let stands = || check.status.conditions.iter().find(|own| &*own.kind == reasons::UPGRADING);
         let at = condition.or_else(stands).and_then(|condition| upgrade::takes_long_at(self.world, condition, self.now));
-        self.wake(at.filter(|at| *at > self.now.mono));
-        at.is_some_and(|at| at <= self.now.mono)
+        self.is_told(at)
     }
 
     /// What the roles of the providers do not let us do, and what we do instead.
@@ -204,16 +205,6 @@ impl<'a> Draft<'a> {
         let mut targets = Vec::with_capacity(self.world.nodes.len());
         targets.extend(selected.map(target));
         (targets, mine)
-    }
-
-    fn cooling(&mut self, storm: Storm) -> Option<Because> {
-        match storm {
-            Storm::Cooling { until } => {
-                self.wake(Some(until));
-                Some(Because::StormCooldown)
-            }
-            Storm::NotWatched | Storm::Calm | Storm::Raging => None,
-        }
     }
 
     fn decide(&mut self, round: &Round<'a>, target: &Target<'a>) -> Outcome {
@@ -307,6 +298,13 @@ impl<'a> Draft<'a> {
         }
         let kept = all.into_iter().map(|(node, recent)| (node, recent.with([], repeat, self.world, self.now)));
         kept.filter(|(_, recent)| !recent.started_at.is_empty()).collect()
+    }
+}
+
+fn cooling(storm: Storm) -> Option<Because> {
+    match storm {
+        Storm::Cooling { .. } => Some(Because::StormCooldown),
+        Storm::NotWatched | Storm::Calm | Storm::Raging => None,
     }
 }
 

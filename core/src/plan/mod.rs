@@ -9,6 +9,8 @@ pub mod machines;
 mod recover;
 mod repair;
 mod report;
+mod shut;
+mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +20,7 @@ use crate::effect::{Effect, Reach};
 use crate::escalate;
 use crate::facts::{Check, Mode, Name, Object, ObjectKey, Rival, Signal, Source};
 use crate::flight::{Clearance, grows_with_nodes};
-use crate::gate;
+use crate::gate::{self, Gates};
 use crate::health::Known;
 use crate::hold;
 use crate::kinds;
@@ -113,9 +115,8 @@ struct Draft<'a> {
     able_checks: Vec<&'a MachineCheck>,
     /// The machines of nodes in this cluster.
     machines_here: BTreeMap<&'a Name, &'a Machine>,
-    /// Why nothing may start under any check, and what people are told of that.
-    paused: Option<Because>,
-    paused_told: Option<Because>,
+    /// The gates that are shut for all checks.
+    everywhere: Gates,
     /// Why checks are left to somebody else's controller, unless they say that we take over.
     rivals: BTreeMap<Rival, Because>,
 }
@@ -150,14 +151,11 @@ impl<'a> Draft<'a> {
             able_node_checks: Vec::new(),
             able_checks: machines::able_checks(world),
             machines_here: machines::machines_here(world),
-            paused: world.paused(now.mono),
-            paused_told: None,
+            everywhere: Gates::default(),
             rivals: BTreeMap::new(),
         };
-        draft.paused_told = draft.told_of_pause();
         let out_of_time = gate::clock_differs(&world.clock, now.mono);
-        draft.paused = draft.paused.or_else(|| out_of_time.clone());
-        draft.paused_told = draft.paused_told.or_else(|| out_of_time.clone());
+        draft.everywhere = gate::everywhere(draft.paused(), out_of_time.clone());
         draft.plan.out_of_time = out_of_time;
         for (rival, leases) in &world.rivals {
             if let Some((because, until)) = leases.alive(now.mono) {
@@ -173,15 +171,15 @@ impl<'a> Draft<'a> {
         draft
     }
 
-    /// That a pause is not known comes and goes with every broken connection; only if that lasts it is worth a word.
-    fn told_of_pause(&mut self) -> Option<Because> {
-        let paused = self.paused.clone()?;
+    /// Why everything is paused, and whether that is told. That a pause is not known comes and goes with every broken connection;
+    /// only if that lasts it is worth a word.
+    fn paused(&mut self) -> Option<(Because, bool)> {
+        let paused = self.world.paused(self.now.mono)?;
         if matches!(paused, Because::AllPaused { .. }) {
-            return Some(paused);
+            return Some((paused, true));
         }
-        let told_at = self.world.doubt_told_at(&Source::OwnNamespace)?;
-        self.wake_if_later(told_at);
-        (self.now.mono >= told_at).then_some(paused)
+        let is_told = self.is_told(self.world.doubt_told_at(&Source::OwnNamespace));
+        Some((paused, is_told))
     }
 
     fn rival_of(&self, check: &Check) -> Option<Because> {
@@ -202,7 +200,7 @@ impl<'a> Draft<'a> {
     /// Could it be responsible for a node? One of which not enough is known yet counts as able to act: unknown is not disabled.
     fn is_able(&self, check: &Check) -> bool {
         let Some(policy) = check.policy.as_ref().ok().filter(|policy| policy.mode == Mode::Act) else { return false };
-        let is_known = || sources(self.world, check, self.now.mono).iter().all(|source| self.world.is_synced(source));
+        let is_known = || sources::of_check(self.world, check, self.now.mono).iter().all(|source| self.world.is_synced(source));
         !check.deleting && (!self.is_ours(check) || !is_known() || escalate::workshops(self.world, policy).is_ok())
     }
 
@@ -252,24 +250,20 @@ impl<'a> Draft<'a> {
     fn find_kinds(&mut self) {
         for kind in kinds::wanted(self.world) {
             let missing = self.world.served(&kind).is_none();
-            let ask = match self.world.kinds.get(&kind.api_version) {
-                None => true,
-                Some(known) if known.changed => true,
-                Some(known) if missing || known.rechecks_left > 0 => {
-                    self.wake_if_later(known.recheck_at);
-                    self.now.mono >= known.recheck_at
-                }
-                Some(_) => false,
-            };
-            if ask {
-                let effect = Effect::Discover { api_version: kind.api_version.clone() };
-                if !self.plan.effects.contains(&effect) {
-                    self.send(effect);
-                }
-            }
+            self.discover(&kind.api_version, missing);
             if !missing {
                 self.plan.watches.insert(Source::Objects(kind));
             }
+        }
+    }
+
+    /// Asks which kinds this API has, if it is time to. `missing`: it lacks one that somebody needs.
+    fn discover(&mut self, api_version: &Name, missing: bool) {
+        let Some(due_at) = kinds::due_at(self.world, api_version, missing) else { return };
+        self.wake_if_later(due_at);
+        let effect = Effect::Discover { api_version: api_version.clone() };
+        if self.now.mono >= due_at && !self.plan.effects.contains(&effect) {
+            self.send(effect);
         }
     }
 
@@ -313,10 +307,7 @@ impl<'a> Draft<'a> {
 
     /// Is this OpenShift, which guards its etcd itself?
     fn find_openshift(&mut self) {
-        let api_version = Signal::ClusterVersions.kind().map(|kind| kind.api_version);
-        if let Some(api_version) = api_version.filter(|own| self.world.kinds.get(own).is_none_or(|known| known.changed)) {
-            self.send(Effect::Discover { api_version });
-        }
+        Signal::ClusterVersions.kind().into_iter().for_each(|kind| self.discover(&kind.api_version, false));
         if quorum::is_openshift(self.world) == Some(true) {
             self.plan.watches.extend([Source::Budgets, Source::Guards]);
         }
@@ -408,21 +399,4 @@ fn by<K: Ord, V>(all: impl Iterator<Item = (Option<K>, V)>) -> BTreeMap<K, Vec<V
     let mut together: BTreeMap<K, Vec<V>> = BTreeMap::new();
     all.filter_map(|(key, one)| Some((key?, one))).for_each(|(key, one)| together.entry(key).or_default().push(one));
     together
-}
-
-/// What has to be heard before anything can be decided under this check.
-fn sources(world: &World, check: &Check, now: Mono) -> Vec<Source> {
-    let mut sources = vec![Source::Nodes, Source::Checks, Source::NodeLeases];
-    if !check.take_over && !world.is_blind_to(Rival::Medik8s, now) {
-        sources.push(Source::Rivals(Rival::Medik8s));
-    }
-    for kind in kinds::of_check(world, check) {
-        match world.kinds.get(&kind.api_version) {
-            // Never synced, as nothing is listed under this name: stands for "not asked yet".
-            None => sources.push(Source::Objects(kind)),
-            Some(_) if world.served(&kind).is_some() => sources.push(Source::Objects(kind)),
-            Some(_) => {}
-        }
-    }
-    sources
 }

@@ -6,13 +6,11 @@ use super::check::{Round, Target};
 use crate::decision::{Because, Match, Outcome};
 use crate::effect::{Creation, Effect, EffectKey, Hold, Mark, Owner};
 use crate::escalate::{self, Progress};
-use crate::facts::{Check, EXCLUDE_LABEL, Kind, MACHINE_API_VERSION, Name, Node, Object, ObjectKey};
-use crate::health::Known;
+use crate::facts::{Kind, MACHINE_API_VERSION, Name, Node, Object, ObjectKey};
 use crate::hold::{self, Standing};
-use crate::mhc::facts::MACHINE_CHECK_KIND;
 use crate::time::Mono;
 use crate::world::MachineOfNode;
-use crate::{nhc, quorum, repeat, upgrade};
+use crate::{nhc, quorum};
 
 /// What the Machine that a node names is to it.
 enum Mate {
@@ -35,13 +33,15 @@ impl<'a> Draft<'a> {
                 Outcome::keep(Because::Remediating { key: object.key.clone(), reason: found.clone() })
             }
             Progress::Exhausted => Outcome::keep(Because::NoTemplateLeft),
-            Progress::Next(step) => match self.forbids(round, target, step, target.mine.is_empty() && remembered.is_empty()) {
-                Some(because) => {
-                    self.find_out(target);
-                    Outcome::hold(because)
+            Progress::Next(step) => {
+                match self.shut_for_node(round, target, step, target.mine.is_empty() && remembered.is_empty()) {
+                    Some(because) => {
+                        self.find_out(target);
+                        Outcome::hold(because)
+                    }
+                    None => self.begin(round, target, step, due_at),
                 }
-                None => self.begin(round, target, step, due_at),
-            },
+            }
         }
     }
 
@@ -54,44 +54,6 @@ impl<'a> Draft<'a> {
                 self.mark(object, Mark::TimedOut(self.now.wall));
             }
         }
-    }
-
-    /// Why the node must be left as it is. What concerns the budget only concerns the first step: after it, the node has
-    /// its place there.
-    fn forbids(&mut self, round: &Round<'a>, target: &Target<'a>, step: usize, is_first: bool) -> Option<Because> {
-        let node = &target.known.node;
-        let shut = if is_first { &round.first_shut } else { &round.next_shut };
-        if let Some(because) = shut.as_ref().or(round.dark_zones.get(target.zone).filter(|_| is_first)) {
-            return Some(because.clone());
-        }
-        if node.deleting {
-            return Some(Because::NodeLeaving);
-        }
-        if node.labels.get(EXCLUDE_LABEL) == Some("true") {
-            return Some(Because::Excluded);
-        }
-        if let Some(because) = upgrade::under_maintenance(self.world, target.known) {
-            return Some(because);
-        }
-        if let Some(key) = self.left_on(target.name()) {
-            return Some(Because::LeftBehind { key: key.clone() });
-        }
-        if let Some(owner) = self.other_check(round.check, target.known) {
-            return Some(Because::Overlapping { owner });
-        }
-        let too_often = round
-            .policy
-            .repeat
-            .filter(|_| is_first)
-            .and_then(|limit| repeat::forbids(round.recent(target.name()), limit, self.world, self.now));
-        if let Some((because, until)) = too_often {
-            self.wake(Some(until));
-            return Some(because);
-        }
-        quorum::forbids(self.world, node, self.starting.get(&None), self.now).or_else(|| {
-            let key = round.workshops[step].name_for(round.check, node, step);
-            (!round.acts()).then_some(Because::DryRun { key })
-        })
     }
 
     fn begin(&mut self, round: &Round<'a>, target: &Target<'a>, step: usize, due_at: Mono) -> Outcome {
@@ -245,37 +207,5 @@ impl<'a> Draft<'a> {
             true => Outcome::start(because),
             false => Outcome::wait(Because::Queued),
         }
-    }
-
-    /// The NodeHealthCheck, other than this one, that has a remediation on the node, or may have.
-    pub(super) fn at_work_on(&self, node: &Name, but: Option<&Check>) -> Option<&'a Name> {
-        let is_other = |owner: &&&'a Name| but.is_none_or(|own| own.name != ***owner);
-        let maybe_created = self.maybe_created.get(node).into_iter().flatten().map(|(_, creating)| creating);
-        let mut others = maybe_created.filter(|creating| but.is_none_or(|own| own.uid != creating.check_uid));
-        self.remediated_by.get(node).filter(is_other).copied().or_else(|| others.next().map(|creating| &creating.check))
-    }
-
-    /// What may be at work on the node although no check has it any more.
-    fn left_on(&self, node: &Name) -> Option<&'a ObjectKey> {
-        if let Some(key) = self.left_behind.get(node) {
-            return Some(key);
-        }
-        let machine = self.machines_here.get(node).filter(|machine| self.responsible(machine).is_none())?;
-        self.may_be_made_for(machine).next().or_else(|| self.made_for(machine).next().map(|object| &object.key))
-    }
-
-    /// Is another check responsible for the node? That is whichever has a remediation on it; otherwise, of several that
-    /// select it and are able to act, the oldest.
-    fn other_check(&self, check: &Check, known: &Known) -> Option<Name> {
-        if let Some(owner) = self.at_work_on(&known.node.name, Some(check)) {
-            return Some(owner.clone());
-        }
-        // Who knows about the machine knows more than who only knows about its node.
-        if let Some(owner) = self.machines_here.get(&known.node.name).and_then(|machine| self.responsible(machine)) {
-            return Some(format!("{MACHINE_CHECK_KIND} {}", owner.place).into());
-        }
-        let older = self.able_node_checks.iter().take_while(|other| self.age(other) < self.age(check));
-        let selects = |other: &&&Check| other.policy.as_ref().is_ok_and(|policy| policy.selector.selects(&known.node.labels));
-        older.copied().find(|other| selects(&other)).map(|other| other.name.clone())
     }
 }

@@ -6,14 +6,14 @@ use super::Draft;
 use crate::decision::Because;
 use crate::effect::Effect;
 use crate::facts::{Check, ObjectKey, Rival, Source};
-use crate::nhc::{self, CheckStatus, Findings, Found};
+use crate::nhc::{self, CheckStatus, Event, Findings, Found};
 use crate::time::Mono;
 
 /// The status is for people: they need no more than one a second.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 const STATUS_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Events that do not wait for the pace of the status.
-pub(super) const EVENTS_PER_STATUS: usize = 20;
+const EVENTS_PER_STATUS: usize = 20;
 
 impl Draft<'_> {
     /// What stood there stays: it cannot be judged any more, and is not gone because of that.
@@ -39,55 +39,63 @@ impl Draft<'_> {
     }
 
     pub(super) fn report_doubt(&mut self, check: &Check, source: &Source) {
-        let Some(told_at) = self.world.doubt_told_at(source) else { return };
-        if told_at > self.now.mono {
-            return self.wake(Some(told_at));
+        if !self.is_told(self.world.doubt_told_at(source)) {
+            return;
         }
         let status = nhc::status_in_doubt(check, &Because::Stale { source: source.clone() }, self.now.wall);
-        self.write_status(check, status, true);
+        self.write_status(check, status, Vec::new());
     }
 
-    /// Events first, the status that makes them history after.
     pub(super) fn report(&mut self, check: &Check, findings: &Findings) {
         let desired = nhc::status(check, findings, self.now.wall);
         if desired == check.status && findings.brief.is_empty() {
             return;
         }
-        let key = check.key();
-        let throttled = self.next_status_at(&key, desired.gist()).is_some();
+        let events = nhc::events(check, findings, &desired, self.now.wall);
+        self.write_status(check, desired, events);
+    }
+
+    fn write_status(&mut self, check: &Check, status: CheckStatus, events: Vec<Event>) {
+        let (name, version, gist) = (check.name.clone(), check.version.clone(), status.gist());
+        let is_news = status != check.status;
+        let write = is_news.then_some(Effect::Status { check: name, version, status, written_at: self.now.wall });
+        self.write(&check.key(), events, gist, write);
+    }
+
+    /// Events first, the status that makes them history after.
+    pub(super) fn write(&mut self, check: &ObjectKey, events: Vec<Event>, gist: u64, status: Option<Effect>) {
+        let next_at = self.next_status_at(check, gist);
         let mut all_settled = true;
-        let mut room = EVENTS_PER_STATUS.saturating_sub(self.world.settled(&key));
-        for event in nhc::events(check, findings, &desired, self.now.wall) {
-            if self.world.is_settled(&key, &event.name) {
+        let mut room = EVENTS_PER_STATUS.saturating_sub(self.world.settled(check));
+        for event in events {
+            if self.world.is_settled(check, &event.name) {
                 continue;
             }
             all_settled = false;
             // A single event need not wait; many at once are summed up, and that at the pace of the status.
-            if !throttled || (!event.sums_up && room > 0) {
+            if next_at.is_none() || (!event.sums_up && room > 0) {
                 room = room.saturating_sub(1);
                 self.send(Effect::Emit(event));
             }
         }
-        self.write_status(check, desired, all_settled);
+        match (status, next_at) {
+            (Some(_), Some(next_at)) => self.wake(Some(next_at)),
+            (Some(status), None) if all_settled => {
+                self.send(status);
+            }
+            (Some(_) | None, _) => {}
+        }
     }
 
-    fn write_status(&mut self, check: &Check, status: CheckStatus, events_are_out: bool) {
-        if status == check.status {
-            return;
-        }
-        match self.next_status_at(&check.key(), status.gist()) {
-            Some(next_at) => self.wake(Some(next_at)),
-            None if events_are_out => {
-                let (check, version) = (check.name.clone(), check.version.clone());
-                self.send(Effect::Status { check, version, status, written_at: self.now.wall });
-            }
-            None => {}
-        }
+    /// Is it time to tell of what comes and goes, and is worth a word only from then on? None: it is not known yet.
+    pub(super) fn is_told(&mut self, told_at: Option<Mono>) -> bool {
+        told_at.into_iter().for_each(|at| self.wake_if_later(at));
+        told_at.is_some_and(|at| at <= self.now.mono)
     }
 
     /// None: now. To write again what was stored last means that it did not stay: a schema prunes it, or somebody else
     /// writes too, and neither gets better by hurrying.
-    pub(super) fn next_status_at(&self, check: &ObjectKey, desired_gist: u64) -> Option<Mono> {
+    fn next_status_at(&self, check: &ObjectKey, desired_gist: u64) -> Option<Mono> {
         let sent = self.world.status_sent(check)?;
         let did_not_stay = sent.stored && sent.gist == desired_gist;
         let pause = if did_not_stay { STATUS_AGAIN_AFTER } else { STATUS_EVERY };

@@ -18,6 +18,7 @@ use crate::decision::Because;
 use crate::effect::{Effect, EffectKey};
 use crate::facts::{Check, Name, Node, Policy, Signal, SignalFact, Source, Status};
 use crate::health::{Health, Known, assess};
+use crate::kinds;
 use crate::nhc::{self, StatusCondition};
 use crate::reasons;
 use crate::time::{Mono, Now};
@@ -215,14 +216,13 @@ impl Needs {
     /// Is the signal's kind served? A definition that comes tells so itself; what no definition tells of is asked rarely.
     fn find(&mut self, world: &World, signal: Signal, now: Mono) {
         let Some(kind) = signal.kind() else { return };
-        let is_due = match world.kinds.get(&kind.api_version) {
-            None => world.signals.refusal(signal.detector()).is_none_or(|refusal| self.is_due(refusal.again_at, now)),
-            Some(known) if known.changed => true,
-            Some(known) if known.rechecks_left > 0 => self.is_due(known.recheck_at, now),
-            Some(known) if world.served(&kind).is_none() => self.is_due(known.recheck_at.after(AGAIN_MAX), now),
-            Some(_) => false,
+        let missing = || world.kinds.get(&kind.api_version).filter(|_| world.served(&kind).is_none());
+        let due_at = match world.signals.refusal(signal.detector()).filter(|_| !world.kinds.contains_key(&kind.api_version)) {
+            Some(refusal) => Some(refusal.again_at),
+            None => kinds::due_at(world, &kind.api_version, false)
+                .or_else(|| missing().map(|known| known.recheck_at.after(AGAIN_MAX))),
         };
-        if is_due {
+        if due_at.is_some_and(|at| self.is_due(at, now)) {
             self.asks.push(Effect::Discover { api_version: kind.api_version });
         }
     }

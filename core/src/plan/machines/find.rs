@@ -33,19 +33,7 @@ impl Draft<'_> {
     fn ask_for_dialects(&mut self, flavour: Flavour) {
         let is_served = served(self.world, flavour, &[MACHINE_CHECK_KIND, MACHINE_KIND]).is_some();
         for dialect in flavour.dialects() {
-            let ask = match self.world.kinds.get(dialect.api_version()) {
-                None => true,
-                Some(known) if known.changed => true,
-                Some(known) if !is_served || known.rechecks_left > 0 => {
-                    self.wake_if_later(known.recheck_at);
-                    self.now.mono >= known.recheck_at
-                }
-                Some(_) => false,
-            };
-            let effect = Effect::Discover { api_version: dialect.api_version().into() };
-            if ask && !self.plan.effects.contains(&effect) {
-                self.send(effect);
-            }
+            self.discover(&dialect.api_version().into(), !is_served);
         }
     }
 

@@ -7,14 +7,16 @@ mod report;
 pub(crate) mod sign;
 
 pub use earlier::kind_on;
+pub(super) use find::{clusters, is_here};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Draft;
+use super::{Draft, sources};
 use crate::decision::{Because, Outcome};
 use crate::effect::EffectKey;
 use crate::escalate::{self, Workshop};
 use crate::facts::{DEFAULT_NAMESPACE, Kind, Name, Object, ObjectKey, Rival, Source};
+use crate::gate::{self, Asked, Gates};
 use crate::kinds;
 use crate::mhc::budget::{self, Room, Tally};
 use crate::mhc::facts::{Budget, Cluster, ClusterKey, Flavour, Machine, MachineCheck, MachinePolicy, Repair};
@@ -22,7 +24,6 @@ use crate::mhc::fleet::Region;
 use crate::mhc::identity::{Doubt, State};
 use crate::mhc::judge::{Judgement, NodeOf, Unjudged, another_host, judge};
 use crate::mhc::status::Findings;
-use crate::time::Mono;
 use crate::world::World;
 
 /// A check, and what holds for all of its machines.
@@ -34,12 +35,20 @@ pub struct Round<'a> {
     pub doubt: Option<Source>,
     /// What is made from its template, if it has one.
     pub kind: Option<Kind>,
-    /// Of checks that have a template that can be used.
-    pub workshop: Option<Workshop<'a>>,
-    /// Why nothing may start.
-    pub shut: Option<Because>,
+    pub means: Means<'a>,
+    pub gates: Gates,
     /// Nothing is written on machines either.
     pub paused: bool,
+}
+
+/// How the machines of a check are repaired.
+pub enum Means<'a> {
+    Owner,
+    Template(Workshop<'a>),
+    /// By a template, which cannot be used.
+    NoTemplate(Because),
+    PowerCycle,
+    Deletion,
 }
 
 /// Where the nodes of a check's machines are.
@@ -116,7 +125,7 @@ impl<'a> Draft<'a> {
             self.hold_all(check, &because);
             return self.report_paused(check);
         }
-        let sources = sources(self.world, check, policy, reach, self.now.mono);
+        let sources = sources::of_machine_check(self.world, check, policy, reach, self.now.mono);
         if let Some(source) = sources.iter().find(|source| !self.world.is_synced(source)) {
             return self.report_machine_doubt(check, source);
         }
@@ -127,12 +136,7 @@ impl<'a> Draft<'a> {
 
     /// Everything that has to be known is.
     fn plan_round(&mut self, check: &'a MachineCheck, policy: &'a MachinePolicy, reach: Reach<'a>, doubt: Option<Source>) {
-        let template = template(check, policy).map(|key| escalate::workshop(self.world, &key));
-        let (workshop, unusable) = match template {
-            None => (None, None),
-            Some(Ok(workshop)) => (Some(workshop), None),
-            Some(Err(because)) => (None, Some(because)),
-        };
+        let means = means(self.world, check, policy);
         let kind = remediation_kind(policy);
         let subjects = self.subjects(check, policy, reach, kind.as_ref());
         let is_healthy = |subject: &&Subject| subject.judgement == Judgement::Healthy;
@@ -144,21 +148,30 @@ impl<'a> Draft<'a> {
         let room = budget::room(policy.budget, Tally { expected, healthy: at_rest }, self.world.limit);
         let paused = check.paused && !check.take_over;
         let full = too_many(policy.budget, room, expected, expected - at_rest);
-        let stale = doubt.clone().map(|source| Because::Stale { source });
-        let all_paused = self.paused.clone();
-        let stopped = stale.or(paused.then_some(Because::CheckPaused)).or(all_paused);
-        let shut = stopped.or_else(|| unusable.clone()).or_else(|| full.clone());
-        if let Some(because) = &shut {
+        let unusable = match &means {
+            Means::NoTemplate(because) => Some(because.clone()),
+            Means::Owner | Means::Template(_) | Means::PowerCycle | Means::Deletion => None,
+        };
+        let is_full = full.is_some();
+        let gates = gate::gates(Asked {
+            doubt: doubt.as_ref(),
+            everywhere: &self.everywhere,
+            paused: paused.then_some(Because::CheckPaused),
+            unusable: unusable.clone(),
+            upgrading: None,
+            too_many: full,
+            cooling: None,
+        });
+        if let Some(because) = gates.first_step() {
             self.shut(check.place.to_string().into(), because);
         }
-        let told = self.paused_told.clone();
-        let round = Round { check, policy, reach, doubt, kind, workshop, shut, paused };
+        let round = Round { check, policy, reach, doubt, kind, means, gates, paused };
         let mut found = Findings {
             targets: subjects.iter().map(|subject| subject.machine.place.name.clone()).collect(),
             healthy,
             unhealthy: 0,
-            left: if full.is_none() && told.is_none() { shown.left } else { 0 },
-            shut: told.or_else(|| unusable.clone()).or(full),
+            left: if is_full || self.everywhere.told().is_some() { 0 } else { shown.left },
+            shut: round.gates.told().cloned(),
             paused: (!check.take_over || !check.paused).then_some(paused),
             template: unusable,
             request: None,
@@ -192,8 +205,8 @@ impl<'a> Draft<'a> {
             let name = &subject.machine.place.name;
             match &outcome.because {
                 because @ Because::Overlapping { .. } => found.overlapping.push((name.clone(), because.clone())),
-                because @ Because::Refused { busy: false, .. } if round.workshop.is_some() => {
-                    found.request = Some(because.clone())
+                because @ Because::Refused { busy: false, .. } if matches!(round.means, Means::Template(_)) => {
+                    found.request = Some(because.clone());
                 }
                 because if because.is_of_one_node() => found.held.push((name.clone(), because.clone())),
                 _ => {}
@@ -384,43 +397,19 @@ fn node_of<'a>(world: &'a World, machine: &'a Machine, reach: Reach<'a>) -> Node
     }
 }
 
-/// What has to be heard before anything can be decided under this check.
-fn sources(world: &World, check: &MachineCheck, policy: &MachinePolicy, reach: Reach, now: Mono) -> Vec<Source> {
-    let mut sources = vec![Source::MachineChecks(check.dialect), Source::Machines(check.dialect)];
-    match reach {
-        Reach::Here => sources.push(Source::Nodes),
-        Reach::There(cluster, _) => sources.push(Source::RemoteNodes(cluster.key.clone())),
-        Reach::NotYet(_) => {}
-    }
-    // Whether there are Clusters at all decides where nodes are looked for.
-    if check.place.flavour == Flavour::ClusterApi {
-        sources.push(Source::Kinds);
-    }
-    if check.cluster.is_some() {
-        sources.extend(find::clusters(world).ok().flatten().map(Source::Clusters));
-    }
-    let rival = Rival::of(check.place.flavour);
-    if !check.take_over && !world.is_blind_to(rival, now) {
-        sources.push(Source::Rivals(rival));
-    }
-    for kind in kinds::of_machine_policy(world, policy) {
-        match world.kinds.get(&kind.api_version) {
-            // Never synced, as nothing is listed under this name: stands for "not asked yet".
-            None => sources.push(Source::Objects(kind)),
-            Some(_) if world.served(&kind).is_some() => sources.push(Source::Objects(kind)),
-            Some(_) => {}
-        }
-    }
-    sources
-}
-
-/// It is in the namespace of the machines, whatever its reference says.
-fn template(check: &MachineCheck, policy: &MachinePolicy) -> Option<ObjectKey> {
+fn means<'a>(world: &'a World, check: &MachineCheck, policy: &MachinePolicy) -> Means<'a> {
     match &policy.repair {
+        Repair::Owner => Means::Owner,
         Repair::Template { kind, name } => {
-            Some(ObjectKey { kind: kind.clone(), namespace: Some(check.place.namespace.clone()), name: name.clone() })
+            // It is in the namespace of the machines, whatever its reference says.
+            let namespace = Some(check.place.namespace.clone());
+            match escalate::workshop(world, &ObjectKey { kind: kind.clone(), namespace, name: name.clone() }) {
+                Ok(workshop) => Means::Template(workshop),
+                Err(because) => Means::NoTemplate(because),
+            }
         }
-        Repair::Owner | Repair::PowerCycle | Repair::Deletion => None,
+        Repair::PowerCycle => Means::PowerCycle,
+        Repair::Deletion => Means::Deletion,
     }
 }
 
@@ -461,7 +450,7 @@ fn is_able(world: &World, check: &MachineCheck) -> bool {
             world.kinds.contains_key(&kind.api_version)
                 && (world.served(&kind).is_none() || world.is_synced(&Source::Objects(kind)))
         });
-        !is_known || template(check, policy).is_none_or(|key| escalate::workshop(world, &key).is_ok())
+        !is_known || !matches!(means(world, check, policy), Means::NoTemplate(_))
     };
     !check.deleting && !only_waits_for_termination(policy) && (!world.is_our_machine_check(check) || is_usable())
 }
@@ -474,6 +463,11 @@ pub fn only_waits_for_termination(policy: &MachinePolicy) -> bool {
 }
 
 const TERMINATING: &str = "Terminating";
+
+/// It takes away what is lost, whoever else watches over it.
+pub(super) fn is_beside_all(policy: &MachinePolicy) -> bool {
+    policy.repair == Repair::Deletion && only_waits_for_termination(policy)
+}
 
 /// Machines whose nodes are in this cluster, by the names of those. Where several name one, the one that is certainly its own.
 pub fn machines_here(world: &World) -> BTreeMap<&Name, &Machine> {

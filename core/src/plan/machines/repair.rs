@@ -1,12 +1,12 @@
 //! What is done about one machine?
 
 use super::earlier::Earlier;
-use super::find::is_here;
-use super::{Round, Subject, is_beside, is_target, only_waits_for_termination, remediation_key, sign};
+use super::{Means, Round, Subject, is_beside_all, remediation_key, sign};
 use crate::decision::{Because, Outcome};
 use crate::effect::{Creation, Effect, EffectKey, Owner};
-use crate::facts::{Name, ObjectKey, Status};
-use crate::mhc::facts::{MACHINE_CHECK_KIND, Machine, MachineCheck, MachinePolicy, Repair, Sign, Style};
+use crate::escalate::Workshop;
+use crate::facts::{ObjectKey, Status};
+use crate::mhc::facts::{Machine, Sign, Style};
 use crate::mhc::judge::{Finding, Judgement, NodeOf, Unjudged};
 use crate::mhc::status;
 use crate::nhc::Event;
@@ -26,7 +26,7 @@ impl<'a> Draft<'a> {
         if let Judgement::Unjudged(why @ Unjudged::AnotherHost { .. }) = &subject.judgement {
             return waits(Because::Unjudged(why.clone()));
         }
-        if let Some(owner) = self.other_owner(round.check, subject) {
+        if let Some(owner) = self.other_machine_check(round.check, subject) {
             return match is_unhealthy {
                 true => Outcome::hold(Because::Overlapping { owner }),
                 false => Outcome::leave(Because::Healthy),
@@ -107,11 +107,12 @@ impl<'a> Draft<'a> {
             self.sign_leisurely(round, subject);
             return Outcome::wait(Because::MachineLeaving);
         }
-        match &round.policy.repair {
-            Repair::Owner => self.have_owner_repair(round, subject, due_at),
-            Repair::Template { .. } => self.have_template_repair(round, subject, findings, due_at),
-            Repair::PowerCycle if !machine.failed => self.have_power_cycled(round, subject, due_at),
-            Repair::PowerCycle | Repair::Deletion => self.have_replaced(round, subject, due_at),
+        match &round.means {
+            Means::Owner => self.have_owner_repair(round, subject, due_at),
+            Means::Template(workshop) => self.have_template_repair(round, subject, workshop, findings, due_at),
+            Means::NoTemplate(because) => self.hold_remediation(round, subject, because),
+            Means::PowerCycle if !machine.failed => self.have_power_cycled(round, subject, due_at),
+            Means::PowerCycle | Means::Deletion => self.have_replaced(round, subject, due_at),
         }
     }
 
@@ -130,10 +131,7 @@ impl<'a> Draft<'a> {
             }
             (_, _) => {}
         }
-        // The owner of a control plane looks after its etcd; a MachineSet does not.
-        let is_unguarded = !machine.is_control_plane();
-        let stopped = round.shut.clone().or_else(|| self.waits_for_others(round, subject));
-        if let Some(because) = stopped.or_else(|| self.guarded(round, subject).filter(|_| is_unguarded)) {
+        if let Some(because) = self.shut_for_machine(round, subject) {
             // To say that the machine is unhealthy would now be to have it repaired.
             let would_act = |style: &Style| {
                 is_false(Sign::OwnerRemediated, *style).is_some() && is_false(Sign::HealthCheckSucceeded, *style).is_none()
@@ -151,8 +149,18 @@ impl<'a> Draft<'a> {
         self.started(round, subject, sent, Because::Signing)
     }
 
-    fn have_template_repair(&mut self, round: &Round<'a>, subject: &Subject<'a>, findings: &[Finding], due_at: Mono) -> Outcome {
-        let outcome = self.make_remediation(round, subject, findings, due_at);
+    fn have_template_repair(
+        &mut self,
+        round: &Round<'a>,
+        subject: &Subject<'a>,
+        workshop: &Workshop<'a>,
+        findings: &[Finding],
+        due_at: Mono,
+    ) -> Outcome {
+        if let Some(because) = self.shut_for_machine(round, subject) {
+            return self.hold_remediation(round, subject, &because);
+        }
+        let outcome = self.make_remediation(round, subject, workshop, findings, due_at);
         // What is being made in this moment is written down together with why, once it is there.
         if !matches!(outcome.because, Because::Looking | Because::Queued | Because::Creating { .. }) {
             self.sign_leisurely(round, subject);
@@ -160,26 +168,22 @@ impl<'a> Draft<'a> {
         outcome
     }
 
-    fn make_remediation(&mut self, round: &Round<'a>, subject: &Subject<'a>, findings: &[Finding], due_at: Mono) -> Outcome {
+    fn hold_remediation(&mut self, round: &Round<'a>, subject: &Subject<'a>, because: &Because) -> Outcome {
+        self.find_out_machine(round, subject);
+        self.sign_leisurely(round, subject);
+        Outcome::hold(round.gates.first_step().unwrap_or(because).clone())
+    }
+
+    fn make_remediation(
+        &mut self,
+        round: &Round<'a>,
+        subject: &Subject<'a>,
+        workshop: &Workshop<'a>,
+        findings: &[Finding],
+        due_at: Mono,
+    ) -> Outcome {
         let machine = subject.machine;
-        if let Some(because) = round.shut.clone() {
-            self.find_out_machine(round, subject);
-            return Outcome::hold(because);
-        }
-        let Some(workshop) = &round.workshop else { unreachable!("a check whose template cannot be used is shut") };
-        if let Some(because) = self.waits_for_others(round, subject) {
-            return Outcome::hold(because);
-        }
-        if machine.marks.power_cycle {
-            return Outcome::hold(Because::StillPowerCycled);
-        }
         let key = remediation_key(&workshop.kind, machine);
-        if self.world.objects.contains_key(&key) {
-            return Outcome::hold(Because::Occupied { key });
-        }
-        if let Some(because) = self.guarded(round, subject) {
-            return Outcome::hold(because);
-        }
         if let Clear::Break(waits) = self.clear_to_make(round, subject, &key, due_at) {
             return waits;
         }
@@ -261,7 +265,7 @@ impl<'a> Draft<'a> {
 
     /// Where people look who wonder why it is still there; once, and not of all of them in a storm.
     fn tell_skipped(&mut self, round: &Round<'a>, machine: &Machine) {
-        if round.shut.is_none() && !self.world.fleet.skipped.contains(&machine.uid) {
+        if round.gates.first_step().is_none() && !self.world.fleet.skipped.contains(&machine.uid) {
             let message = format!("not deleted: {}", Because::NoController);
             let events = self.on_machine(machine, false, reasons::EVENT_NO_CONTROLLER, &machine.uid, &message);
             events.into_iter().for_each(|event| self.send_in_time(Effect::Emit(event)));
@@ -277,18 +281,11 @@ impl<'a> Draft<'a> {
         due_at: Mono,
         doing: Because,
     ) -> Clear {
-        let stopped = round.shut.clone().or_else(|| self.waits_for_others(round, subject));
-        if let Some(because) = stopped.or_else(|| self.guarded(round, subject)) {
+        if let Some(because) = self.shut_for_machine(round, subject) {
             return Clear::Break(Outcome::hold(because));
         }
         self.clear_to_send(request, &subject.machine.key(), doing)?;
         self.look_at_machine(round, subject, due_at)
-    }
-
-    /// The control plane is repaired one machine at a time, and never so that etcd loses its majority.
-    fn guarded(&self, round: &Round<'a>, subject: &Subject<'a>) -> Option<Because> {
-        let starting = self.starting.get(&round.reach.key().cloned());
-        quorum::forbids_machine(self.world, subject.machine, round.reach, starting, self.now)
     }
 
     /// The Machine and its Node are asked for once more, plainly; what they say then is judged anew.
@@ -344,65 +341,4 @@ impl<'a> Draft<'a> {
     fn on_machine(&self, machine: &Machine, warning: bool, reason: &'static str, anchor: &str, message: &str) -> Vec<Event> {
         vec![status::event_on(machine.key(), &machine.uid, warning, reason, anchor, message, self.now.wall)]
     }
-
-    /// Who else is responsible for the machine: a NodeHealthCheck that is at work on its node, or the oldest of the checks
-    /// that watch over it, if that is another.
-    fn other_owner(&self, check: &MachineCheck, subject: &Subject<'a>) -> Option<Name> {
-        let at_work = match subject.node {
-            NodeOf::Known(known) if is_here(self.world, check) => self.at_work_on(&known.node.name, None),
-            NodeOf::Gone(node) if is_here(self.world, check) => self.at_work_on(node, None),
-            NodeOf::Known(_) | NodeOf::Unnamed | NodeOf::Gone(_) | NodeOf::NotHeard => None,
-        };
-        if let Some(owner) = at_work {
-            return Some(owner.clone());
-        }
-        // What is being terminated is lost, whoever else watches over it; and who deletes it writes nothing on it.
-        if check.policy.as_ref().is_ok_and(is_beside_all) {
-            return None;
-        }
-        // Nearly always it is the only one, and then nobody's labels have to be compared again.
-        let is_beside = |other: &&&MachineCheck| is_beside(other, subject.machine);
-        if self.able_checks.iter().find(is_beside).is_none_or(|oldest| oldest.place == check.place) {
-            return None;
-        }
-        let owner = self.responsible(subject.machine).filter(|owner| owner.place != check.place)?;
-        Some(format!("{MACHINE_CHECK_KIND} {}", owner.place).into())
-    }
-
-    /// What must be over before anything is done about the machine, or about its node.
-    fn waits_for_others(&self, round: &Round<'a>, subject: &Subject<'a>) -> Option<Because> {
-        let cuts_power = match &round.policy.repair {
-            Repair::Template { .. } => true,
-            Repair::PowerCycle => !subject.machine.failed,
-            Repair::Owner | Repair::Deletion => false,
-        };
-        // Of a template it is asked where its own object may be on the way, too.
-        if !matches!(round.policy.repair, Repair::Template { .. })
-            && let Some(key) = self.may_be_made_for(subject.machine).next()
-        {
-            return Some(Because::LeftBehind { key: key.clone() });
-        }
-        let node = match subject.node {
-            // Whoever replaces the machine may do so in the middle of what is done to its Node.
-            NodeOf::Known(known) if known.node.deleting && cuts_power => return Some(Because::NodeLeaving),
-            NodeOf::Known(known) => &known.node.name,
-            NodeOf::Gone(node) => node,
-            NodeOf::Unnamed | NodeOf::NotHeard => return None,
-        };
-        let left = self.left_behind.get(node).filter(|_| is_here(self.world, round.check))?;
-        Some(Because::LeftBehind { key: (*left).clone() })
-    }
-
-    /// The oldest check that watches over the machine and is able to act.
-    pub(crate) fn responsible(&self, machine: &Machine) -> Option<&'a MachineCheck> {
-        let watches = |check: &&&MachineCheck| {
-            is_beside(check, machine) && check.policy.as_ref().is_ok_and(|policy| is_target(self.world, machine, check, policy))
-        };
-        self.able_checks.iter().find(watches).copied()
-    }
-}
-
-/// It takes away what is lost, whoever else watches over it.
-pub(super) fn is_beside_all(policy: &MachinePolicy) -> bool {
-    policy.repair == Repair::Deletion && only_waits_for_termination(policy)
 }

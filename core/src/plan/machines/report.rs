@@ -11,7 +11,6 @@ use crate::mhc::status::{self, Findings};
 use crate::nhc::Event;
 use crate::plan::Draft;
 use crate::plan::attempt::Deletion;
-use crate::plan::report::EVENTS_PER_STATUS;
 use crate::world::DOUBT_TOLD_AFTER;
 
 /// Events about machines that are on their way at once; each waits for nobody, so a few suffice.
@@ -55,32 +54,15 @@ impl<'a> Draft<'a> {
         // A Cluster may be heard of all the time, and never say which one it is.
         let asked_since = if let Source::RemoteNodes(cluster) = source { self.world.fleet.asked_since(cluster) } else { None };
         let asked_told_at = asked_since.map(|since| since.after(DOUBT_TOLD_AFTER));
-        let Some(told_at) = self.world.doubt_told_at(source).into_iter().chain(asked_told_at).min() else { return };
-        if told_at > self.now.mono {
-            return self.wake(Some(told_at));
+        if self.is_told(self.world.doubt_told_at(source).into_iter().chain(asked_told_at).min()) {
+            self.write_shut(check, &Because::Stale { source: source.clone() });
         }
-        self.write_shut(check, &Because::Stale { source: source.clone() });
     }
 
-    /// Events first, the status that makes them history after.
     fn write_machine_status(&mut self, check: &MachineCheck, desired: MachineCheckStatus, events: Vec<Event>) {
-        if desired == check.status || !self.world.is_fresh(&Source::MachineChecks(check.dialect), self.now.mono) {
-            return;
-        }
-        let key = check.key();
-        let mut all_settled = true;
-        for event in events.into_iter().take(EVENTS_PER_STATUS) {
-            if !self.world.is_settled(&key, &event.name) {
-                all_settled = false;
-                self.send(Effect::Emit(event));
-            }
-        }
-        match self.next_status_at(&key, desired.gist()) {
-            Some(next_at) => self.wake(Some(next_at)),
-            None if all_settled => {
-                self.send(Effect::MachineCheckStatus { check: target(check), status: desired });
-            }
-            None => {}
+        if desired != check.status && self.world.is_fresh(&Source::MachineChecks(check.dialect), self.now.mono) {
+            let gist = desired.gist();
+            self.write(&check.key(), events, gist, Some(Effect::MachineCheckStatus { check: target(check), status: desired }));
         }
     }
 

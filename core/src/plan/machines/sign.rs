@@ -4,8 +4,7 @@
 //! goes with the check that wrote it.
 
 use super::earlier::Earlier;
-use super::repair::is_beside_all;
-use super::{Round, Subject, find, is_beside, is_target};
+use super::{Round, Subject, find, is_beside, is_beside_all, is_target};
 use crate::effect::{Change, Edit, Effect, Signing, Target};
 use crate::facts::{Claim, Kind, Source, Status};
 use crate::mhc::facts::{Board, ClusterKey, Dialect, Flavour, Machine, MachineCheck, Posted, Repair, Sign, Slot, Style};
