@@ -123,7 +123,7 @@ pub fn is_over(world: &World, step: &Step, object: &Object, now: Now) -> bool {
 
 /// The first millisecond at which the step's time is over, strictly.
 pub fn gives_up_at(world: &World, step: &Step, object: &Object, now: Now) -> Option<Mono> {
-    step.timeout.map(|timeout| world.clock.anchor(object.created_at, now).after(timeout).shift(1))
+    step.timeout.map(|timeout| world.clock.anchor(object.created_at, now).beyond(timeout))
 }
 
 fn is_of(key: &ObjectKey, template: Option<&Name>, step: &Step) -> bool {

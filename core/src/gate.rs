@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use crate::decision::Because;
 use crate::facts::{Check, Limit, Name, Policy, Source, Status};
+use crate::mhc::budget;
+use crate::mhc::facts::{Budget, MachinePolicy};
 use crate::reasons;
 use crate::time::{Clock, Mono, Now};
 use crate::world::World;
@@ -143,6 +145,17 @@ pub fn too_many_unhealthy(policy: &Policy, tally: Tally, limit: Limit) -> Option
     (not_healthy > allowed).then_some(Because::TooManyUnhealthy { not_healthy, allowed, of: tally.targets })
 }
 
+/// Of machines there may be too few that are not healthy, too: see `unhealthyRange`.
+pub fn outside_budget(policy: &MachinePolicy, tally: Tally, limit: Limit) -> Option<Because> {
+    let room = budget::room(policy.budget, tally, limit);
+    let Tally { targets: of, not_healthy, .. } = tally;
+    let because = match policy.budget {
+        Budget::AtMost(_) => Because::TooManyUnhealthy { not_healthy, allowed: room.max, of },
+        Budget::Between { min, max } => Because::OutsideRange { not_healthy, min, max, of },
+    };
+    (!room.allowed).then_some(because)
+}
+
 /// The zones, by their tallies, in which too many are unhealthy. They are shut, and do not count elsewhere.
 pub fn dark_zones(policy: &Policy, zones: &BTreeMap<&str, Tally>, limit: Limit) -> BTreeMap<Name, Because> {
     let dark = |(zone, tally): (&&str, &Tally)| {
@@ -180,7 +193,7 @@ pub fn storm(world: &World, check: &Check, policy: &Policy, too_many: bool, now:
         return Storm::Calm;
     }
     let calm_since = since(reasons::STORM_COOLDOWN_ACTIVE).unwrap_or(now.wall.next_second());
-    match world.clock.anchor(calm_since, now).after(cooldown).shift(1) {
+    match world.clock.anchor(calm_since, now).beyond(cooldown) {
         until if now.mono >= until => Storm::Calm,
         until => Storm::Cooling { until },
     }

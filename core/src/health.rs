@@ -164,17 +164,21 @@ pub fn assess(known: &Known, policy: &Policy, now: Mono) -> Health {
     }
 }
 
-/// The first millisecond at which the rule's time is over, strictly.
-fn due(known: &Known, rule: &Rule) -> Option<(Mono, Match)> {
+/// The condition of the node that the rule is about, if its status is the one that the rule names, and when its time is over.
+pub fn met<'a>(known: &'a Known, rule: &Rule) -> Option<(Mono, &'a Condition)> {
     let at = known.node.conditions.iter().position(|c| c.status == rule.status && c.kind == rule.kind)?;
-    let condition = &known.node.conditions[at];
+    Some((known.since[at].beyond(rule.lasts_for), &known.node.conditions[at]))
+}
+
+fn due(known: &Known, rule: &Rule) -> Option<(Mono, Match)> {
+    let (due_at, condition) = met(known, rule)?;
     let found = Match {
         kind: condition.kind.clone(),
         status: condition.status.clone(),
         since: condition.since,
         lasts_for: rule.lasts_for,
     };
-    Some((known.since[at].after(rule.lasts_for).shift(1), found))
+    Some((due_at, found))
 }
 
 /// A node that is there but never says that it is, or is not, ready.
@@ -182,7 +186,7 @@ fn never_started(known: &Known, policy: &Policy) -> Option<(Mono, Match)> {
     let timeout = policy.startup_timeout.filter(|_| !known.has_reported)?;
     let (kind, status) = (READY.into(), Status::Other("missing".into()));
     let found = Match { kind, status, since: known.node.created_at, lasts_for: timeout };
-    Some((known.created.after(timeout).shift(1), found))
+    Some((known.created.beyond(timeout), found))
 }
 
 /// A condition that only some nodes report (a problem detector's, say) never matches where it is absent.

@@ -33,16 +33,8 @@ pub fn forbids(world: &World, node: &Node, starting: Option<&Name>, now: Now) ->
     if !node.is_control_plane() && !world.etcd.has_host(&node.name, now.mono) {
         return None;
     }
-    if let Some(other) = under_remediation(world, now).chain(starting).find(|other| **other != node.name) {
-        return Some(Because::ControlPlaneBusy { node: other.clone() });
-    }
-    if !world.is_fresh(&Source::Etcd, now.mono) {
-        return Some(Because::Stale { source: Source::Etcd });
-    }
-    match is_openshift(world) {
-        Some(false) => majority(&world.nodes, &world.etcd, Some(&node.name), now),
-        Some(true) | None => guarded(world, Some(&node.name), now),
-    }
+    one_at_a_time(under_remediation(world, now).chain(starting), [Some(&node.name), None])
+        .or_else(|| etcd_needs(world, Some(&node.name), Reach::Here, now))
 }
 
 /// Likewise for a machine, whose node may be gone.
@@ -55,9 +47,17 @@ pub fn forbids_machine(world: &World, machine: &Machine, reach: Reach, starting:
     let own = [Some(&machine.place.name), machine.node.as_ref()];
     let busy = machines_under_remediation(world, machine, reach, now);
     let nodes = under_remediation(world, now).filter(|_| matches!(reach, Reach::Here));
-    if let Some(other) = busy.chain(nodes).chain(starting).find(|other| !own.contains(&Some(*other))) {
-        return Some(Because::ControlPlaneBusy { node: other.clone() });
-    }
+    one_at_a_time(busy.chain(nodes).chain(starting), own).or_else(|| etcd_needs(world, machine.node.as_ref(), reach, now))
+}
+
+/// `own` are the names of what is asked about.
+fn one_at_a_time<'a>(mut busy: impl Iterator<Item = &'a Name>, own: [Option<&Name>; 2]) -> Option<Because> {
+    let other = busy.find(|other| !own.contains(&Some(*other)))?;
+    Some(Because::ControlPlaneBusy { node: other.clone() })
+}
+
+/// Why etcd cannot do without the member on this node.
+fn etcd_needs(world: &World, node: Option<&Name>, reach: Reach, now: Now) -> Option<Because> {
     let source = match reach {
         Reach::Here => Source::Etcd,
         Reach::There(cluster, _) => Source::RemoteEtcd(cluster.key.clone()),
@@ -68,8 +68,8 @@ pub fn forbids_machine(world: &World, machine: &Machine, reach: Reach, starting:
         return Some(Because::Stale { source });
     }
     match (reach, view(world, reach)) {
-        (Reach::Here, _) if is_openshift(world) != Some(false) => guarded(world, machine.node.as_ref(), now),
-        (_, Some((nodes, etcd))) => majority(nodes, etcd, machine.node.as_ref(), now),
+        (Reach::Here, _) if is_openshift(world) != Some(false) => guarded(world, node, now),
+        (_, Some((nodes, etcd))) => majority(nodes, etcd, node, now),
         (_, None) => None,
     }
 }

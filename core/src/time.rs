@@ -34,6 +34,11 @@ impl Mono {
         Mono(self.0.saturating_add(millis(wait)))
     }
 
+    /// The first millisecond at which something has lasted for longer than this, strictly.
+    pub fn beyond(self, lasts_for: Duration) -> Mono {
+        self.after(lasts_for).shift(1)
+    }
+
     pub fn before(self, wait: Duration) -> Mono {
         Mono(self.0.saturating_sub(millis(wait)))
     }

@@ -1,14 +1,8 @@
 //! May repairs start, with so many machines not healthy?
 
 use crate::facts::{Limit, Threshold};
+use crate::gate::Tally;
 use crate::mhc::facts::Budget;
-
-/// How the targets of a check stand. All that are not positively healthy count against the budget.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Tally {
-    pub expected: usize,
-    pub healthy: usize,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
@@ -20,16 +14,16 @@ pub struct Room {
 }
 
 pub fn room(budget: Budget, tally: Tally, limit: Limit) -> Room {
-    let count = tally.expected.saturating_sub(tally.healthy);
+    let count = tally.not_healthy;
     // The counters of the status are the reference's: unlike the decision, they are not clamped to the number of machines.
     let (allowed, max) = match budget {
         Budget::Between { min, max } => (count >= min as usize && count <= max as usize, max as usize),
         Budget::AtMost(amount) => {
             let shown = match amount {
                 crate::facts::Amount::Count(max) => max as usize,
-                crate::facts::Amount::Percent(percent) => tally.expected * percent as usize / 100,
+                crate::facts::Amount::Percent(percent) => tally.targets * percent as usize / 100,
             };
-            (count <= Threshold::MaxUnhealthy(amount).allowed(tally.expected, limit), shown)
+            (count <= Threshold::MaxUnhealthy(amount).allowed(tally.targets, limit), shown)
         }
     };
     Room { allowed, left: if allowed { max.saturating_sub(count) } else { 0 }, max }

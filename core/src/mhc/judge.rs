@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::facts::{Condition, Name, Node, ProviderId, Rule, Status};
-use crate::health::Known;
+use crate::health::{Known, met};
 use crate::mhc::facts::{Cluster, Flavour, Machine, MachinePolicy};
 use crate::mhc::status::GoStyle;
 use crate::text::Plain;
@@ -176,7 +176,7 @@ pub fn judge(
     let anchor = |at: Wall| clock.anchor(at, now);
     let on_machine = policy.machine_rules.iter().filter_map(|rule| {
         let own = machine.conditions.iter().find(|own| own.kind == rule.kind && own.status == rule.status)?;
-        Some((expires(anchor(own.since), rule.lasts_for), Finding::MachineCondition(Symptom::of(rule, own))))
+        Some((anchor(own.since).beyond(rule.lasts_for), Finding::MachineCondition(Symptom::of(rule, own))))
     });
     let mut due: Vec<(Mono, Finding)> = on_machine.collect();
     match node {
@@ -184,7 +184,7 @@ pub fn judge(
         NodeOf::Known(known) => due.extend(policy.node_rules.iter().filter_map(|rule| on_node(known, rule))),
         NodeOf::Unnamed => due.extend(startup(machine, cluster, policy).map(|(since, lasts_for)| {
             let since = since.map_or(now.mono, anchor);
-            (expires(since, lasts_for), Finding::NoNode { lasts_for })
+            (since.beyond(lasts_for), Finding::NoNode { lasts_for })
         })),
         NodeOf::NotHeard => {}
     }
@@ -237,12 +237,6 @@ fn on_node(known: &Known, rule: &Rule) -> Option<(Mono, Finding)> {
     if known.unreadable.is_some() {
         return None;
     }
-    let at = known.node.conditions.iter().position(|own| own.kind == rule.kind && own.status == rule.status)?;
-    let found = Symptom::of(rule, &known.node.conditions[at]);
-    Some((expires(known.since[at], rule.lasts_for), Finding::NodeCondition(found)))
-}
-
-/// The first millisecond at which the time is over, strictly.
-fn expires(since: Mono, lasts_for: Duration) -> Mono {
-    since.after(lasts_for).shift(1)
+    let (due_at, condition) = met(known, rule)?;
+    Some((due_at, Finding::NodeCondition(Symptom::of(rule, condition))))
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::Draft;
 use crate::decision::{Because, Outcome};
-use crate::effect::{Effect, EffectKey};
+use crate::effect::{Creation, Effect, EffectKey, Owner};
+use crate::escalate::Workshop;
 use crate::facts::{Kind, Name, Object, ObjectKey};
 use crate::flight::{Clearance, Flight};
 use crate::mhc::facts::ClusterKey;
@@ -19,7 +20,7 @@ use crate::time::Mono;
 pub(super) type Clear<T = ()> = ControlFlow<Outcome, T>;
 
 /// A look that was sent longer ago no longer justifies a start.
-const LOOK_VALID_FOR: Duration = Duration::from_secs(5);
+pub(super) const LOOK_VALID_FOR: Duration = Duration::from_secs(5);
 
 /// What became of the wish to delete a remediation.
 pub(super) enum Deletion {
@@ -83,16 +84,22 @@ impl Draft<'_> {
         looked_at >= due_at && self.now.mono.since(looked_at) <= LOOK_VALID_FOR
     }
 
-    /// The first instant at which that look justifies nothing any more.
-    pub(super) fn look_ends_at(looked_at: Mono) -> Mono {
-        looked_at.after(LOOK_VALID_FOR).shift(1)
-    }
-
     /// Why a look at the node was not answered, if the server said so.
     pub(super) fn refused_look(&self, cluster: Option<&ClusterKey>, node: &Name) -> Option<Because> {
         let why = self.world.flights.refusal(&EffectKey::Look(cluster.cloned(), node.clone()))?.clone();
         let kind = Kind { api_version: "v1".into(), kind: "Node".into() };
         Some(Because::LookRefused { key: ObjectKey { kind, namespace: None, name: node.clone() }, why })
+    }
+
+    /// Makes a remediation from a template. False if too many other requests are under way.
+    pub(super) fn create(&mut self, workshop: &Workshop, key: &ObjectKey, owner: Owner) -> bool {
+        self.send(Effect::Create(Creation {
+            key: key.clone(),
+            plural: workshop.served.plural.clone(),
+            body: workshop.body.clone(),
+            template: workshop.template.key.name.clone(),
+            owner,
+        }))
     }
 
     /// As long as it is the one that we know.

@@ -4,7 +4,7 @@ use super::Draft;
 use super::attempt::{Clear, refused};
 use super::check::{Round, Target};
 use crate::decision::{Because, Match, Outcome};
-use crate::effect::{Creation, Effect, EffectKey, Hold, Mark, Owner};
+use crate::effect::{Effect, EffectKey, Hold, Mark, Owner};
 use crate::escalate::{self, Progress};
 use crate::facts::{Kind, MACHINE_API_VERSION, Name, Node, Object, ObjectKey};
 use crate::hold::{self, Standing};
@@ -176,7 +176,6 @@ impl<'a> Draft<'a> {
     }
 
     fn start(&mut self, round: &Round<'a>, node: &Node, step: usize, key: &ObjectKey, mate: Mate) -> Outcome {
-        let workshop = &round.workshops[step];
         let (machine, because) = match mate {
             Mate::None => (None, Because::Creating { key: key.clone() }),
             Mate::Owner { name, uid } => (Some((name, uid)), Because::Creating { key: key.clone() }),
@@ -186,21 +185,17 @@ impl<'a> Draft<'a> {
             Because::CreatingUnowned { .. } => vec![nhc::mismatch(round.check, node, &because, self.now.wall)],
             _ => Vec::new(),
         };
-        let sent = self.send(Effect::Create(Creation {
-            key: key.clone(),
-            plural: workshop.served.plural.clone(),
-            body: workshop.body.clone(),
-            template: workshop.template.key.name.clone(),
-            owner: Owner::Check {
-                node: node.name.clone(),
-                check: round.check.name.clone(),
-                check_uid: round.check.uid.clone(),
-                control_plane: quorum::holds_back(self.world, node, self.now),
-                machine,
-                tells,
-            },
-        }));
-        if sent && quorum::holds_back(self.world, node, self.now) {
+        let control_plane = quorum::holds_back(self.world, node, self.now);
+        let owner = Owner::Check {
+            node: node.name.clone(),
+            check: round.check.name.clone(),
+            check_uid: round.check.uid.clone(),
+            control_plane,
+            machine,
+            tells,
+        };
+        let sent = self.create(&round.workshops[step], key, owner);
+        if sent && control_plane {
             self.starting.insert(None, node.name.clone());
         }
         match sent {

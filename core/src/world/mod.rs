@@ -333,18 +333,18 @@ impl World {
 
     /// Is this check ours to act on? What is not known yet is not.
     pub fn is_ours(&self, check: &Check) -> bool {
-        match self.claim {
-            Claim::All => true,
-            Claim::Marked => check.take_over || self.is_defined_by_us(CHECK_DEFINITION),
-            Claim::Off => false,
-        }
+        self.claims(self.claim, check.take_over, CHECK_DEFINITION)
     }
 
-    /// Likewise for a MachineHealthCheck.
+    /// The same question about a MachineHealthCheck.
     pub fn is_our_machine_check(&self, check: &MachineCheck) -> bool {
-        match self.machine_claim {
+        self.claims(self.machine_claim, check.take_over, machine_check_definition(check.place.flavour))
+    }
+
+    fn claims(&self, claim: Claim, take_over: bool, definition: &str) -> bool {
+        match claim {
             Claim::All => true,
-            Claim::Marked => check.take_over || self.is_defined_by_us(machine_check_definition(check.place.flavour)),
+            Claim::Marked => take_over || self.is_defined_by_us(definition),
             Claim::Off => false,
         }
     }

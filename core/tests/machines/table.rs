@@ -1,7 +1,8 @@
 //! The numbers that users of the reference know.
 
 use resus_core::facts::{Amount, Limit, Status};
-use resus_core::mhc::budget::{Tally, room};
+use resus_core::gate::Tally;
+use resus_core::mhc::budget::room;
 use resus_core::mhc::facts::{Budget, Dialect, Repair, Sign};
 
 use crate::facts::check;
@@ -123,14 +124,14 @@ fn at_the_limit_the_stricter_reading_stops() {
         assert_eq!(fleet.all_asked().len(), if allowed { unhealthy } else { 0 }, "{limit:?}, {unhealthy}");
     }
     // The range says what it says.
-    let tally = Tally { expected: 5, healthy: 3 };
+    let tally = Tally { targets: 5, not_healthy: 2, leftovers: 0 };
     assert!(room(range(1, 2), tally, Limit::Shut).allowed);
 }
 
 /// The counters are those of the reference, also where the limit is above the number of machines.
 #[test]
 fn counters_are_not_clamped() {
-    let tally = Tally { expected: 3, healthy: 3 };
+    let tally = Tally { targets: 3, not_healthy: 0, leftovers: 0 };
     assert_eq!(room(count(10), tally, Limit::Allowed).left, 10);
     assert_eq!(room(percent(150), tally, Limit::Allowed).left, 4);
     assert_eq!(Status::True.to_string(), "True");

@@ -16,10 +16,10 @@ use crate::decision::{Because, Outcome};
 use crate::effect::EffectKey;
 use crate::escalate::{self, Workshop};
 use crate::facts::{DEFAULT_NAMESPACE, Kind, Name, Object, ObjectKey, Rival, Source};
-use crate::gate::{self, Asked, Gates};
+use crate::gate::{self, Asked, Gates, Tally};
 use crate::kinds;
-use crate::mhc::budget::{self, Room, Tally};
-use crate::mhc::facts::{Budget, Cluster, ClusterKey, Flavour, Machine, MachineCheck, MachinePolicy, Repair};
+use crate::mhc::budget;
+use crate::mhc::facts::{Cluster, ClusterKey, Flavour, Machine, MachineCheck, MachinePolicy, Repair};
 use crate::mhc::fleet::Region;
 use crate::mhc::identity::{Doubt, State};
 use crate::mhc::judge::{Judgement, NodeOf, Unjudged, another_host, judge};
@@ -144,10 +144,10 @@ impl<'a> Draft<'a> {
         let at_rest = subjects.iter().filter(is_healthy).filter(|subject| subject.is_idle()).count();
         let expected = subjects.len();
         // What is shown is as users know it; what is decided on counts machines under remediation as not healthy, too.
-        let shown = budget::room(policy.budget, Tally { expected, healthy }, self.world.limit);
-        let room = budget::room(policy.budget, Tally { expected, healthy: at_rest }, self.world.limit);
+        let tally = |healthy: usize| Tally { targets: expected, not_healthy: expected - healthy, leftovers: 0 };
+        let shown = budget::room(policy.budget, tally(healthy), self.world.limit);
         let paused = check.paused && !check.take_over;
-        let full = too_many(policy.budget, room, expected, expected - at_rest);
+        let full = gate::outside_budget(policy, tally(at_rest), self.world.limit);
         let unusable = match &means {
             Means::NoTemplate(because) => Some(because.clone()),
             Means::Owner | Means::Template(_) | Means::PowerCycle | Means::Deletion => None,
@@ -425,14 +425,6 @@ pub fn remediation_kind(policy: &MachinePolicy) -> Option<Kind> {
 /// It has the name of its machine, so that there is never more than one.
 pub fn remediation_key(kind: &Kind, machine: &Machine) -> ObjectKey {
     ObjectKey { kind: kind.clone(), namespace: Some(machine.place.namespace.clone()), name: machine.place.name.clone() }
-}
-
-fn too_many(budget: Budget, room: Room, of: usize, not_healthy: usize) -> Option<Because> {
-    let because = match budget {
-        Budget::AtMost(_) => Because::TooManyUnhealthy { not_healthy, allowed: room.max, of },
-        Budget::Between { min, max } => Because::OutsideRange { not_healthy, min, max, of },
-    };
-    (!room.allowed).then_some(because)
 }
 
 /// A check with which something is wrong owns no machine. One of which not enough is known counts as able: unknown is not disabled.

@@ -3,7 +3,7 @@
 use super::earlier::Earlier;
 use super::{Means, Round, Subject, is_beside_all, remediation_key, sign};
 use crate::decision::{Because, Outcome};
-use crate::effect::{Creation, Effect, EffectKey, Owner};
+use crate::effect::{Effect, EffectKey, Owner};
 use crate::escalate::Workshop;
 use crate::facts::{ObjectKey, Status};
 use crate::mhc::facts::{Machine, Sign, Style};
@@ -11,7 +11,7 @@ use crate::mhc::judge::{Finding, Judgement, NodeOf, Unjudged};
 use crate::mhc::status;
 use crate::nhc::Event;
 use crate::plan::Draft;
-use crate::plan::attempt::{Clear, Deletion};
+use crate::plan::attempt::{Clear, Deletion, LOOK_VALID_FOR};
 use crate::time::Mono;
 use crate::{quorum, reasons};
 
@@ -190,20 +190,15 @@ impl<'a> Draft<'a> {
         let why: Vec<String> = findings.iter().map(ToString::to_string).collect();
         let message = format!("created {key}: {}", why.join("; "));
         let tells = self.both(round, subject, reasons::EVENT_REMEDIATION_CREATED, &machine.version.0, &message);
-        let sent = self.send(Effect::Create(Creation {
-            key: key.clone(),
-            plural: workshop.served.plural.clone(),
-            body: workshop.body.clone(),
-            template: workshop.template.key.name.clone(),
-            owner: Owner::Machine {
-                dialect: machine.dialect,
-                name: machine.place.name.clone(),
-                uid: machine.uid.clone(),
-                cluster: machine.cluster().map(Into::into),
-                check_uid: round.check.uid.clone(),
-                tells,
-            },
-        }));
+        let owner = Owner::Machine {
+            dialect: machine.dialect,
+            name: machine.place.name.clone(),
+            uid: machine.uid.clone(),
+            cluster: machine.cluster().map(Into::into),
+            check_uid: round.check.uid.clone(),
+            tells,
+        };
+        let sent = self.create(workshop, &key, owner);
         self.started(round, subject, sent, Because::Creating { key })
     }
 
@@ -305,7 +300,7 @@ impl<'a> Draft<'a> {
         // The watch and the server do not agree; one of them will tell.
         let contradicts = unseen.and_then(|(node, is_there)| self.world.looked_at(cluster, node, !is_there));
         if let Some(at) = contradicts.filter(|at| self.justifies(*at, due_at)) {
-            self.wake_if_later(Self::look_ends_at(at));
+            self.wake_if_later(at.beyond(LOOK_VALID_FOR));
             return Clear::Break(Outcome::wait(Because::Looking));
         }
         let why = self.world.flights.refusal(&EffectKey::LookMachine(machine.place.clone())).cloned();
