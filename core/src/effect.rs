@@ -1,10 +1,11 @@
 //! What is to be done, so exactly that doing it leaves no choice?
 
 use crate::default_check::Workers;
+use crate::event::Event;
 use crate::facts::{Body, Name, NodeLease, ObjectKey, Version};
 use crate::lease::LeaseEffect;
 use crate::mhc::facts::{ClusterKey, Dialect, MachineCheckStatus, Place, Posted, Sign, Style};
-use crate::nhc::{CheckStatus, Event};
+use crate::nhc::CheckStatus;
 use crate::time::Wall;
 use std::time::Duration;
 

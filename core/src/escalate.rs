@@ -4,8 +4,9 @@
 //! then everything goes together. Whether a step may be taken now is the gate's question.
 
 use crate::decision::Because;
+use crate::event;
 use crate::facts::{Body, Check, Kind, Name, Node, Object, ObjectKey, Policy, Served, Step};
-use crate::nhc::{self, Remediation};
+use crate::nhc::Remediation;
 use crate::time::{Mono, Now};
 use crate::world::World;
 
@@ -73,7 +74,7 @@ impl Workshop<'_> {
     pub fn name_for(&self, check: &Check, node: &Node, step: usize) -> ObjectKey {
         let name = if self.template.allows_several {
             let parts = [&*check.uid, &*node.name, &self.template.key.to_string(), &step.to_string()];
-            nhc::named(&node.name, '-', nhc::hash(&parts))
+            event::named(&node.name, '-', event::hash(&parts))
         } else {
             node.name.clone()
         };

@@ -9,6 +9,7 @@ pub mod default_check;
 pub mod effect;
 pub mod escalate;
 pub mod etcd;
+pub mod event;
 pub mod facts;
 pub mod fencing;
 pub mod flight;

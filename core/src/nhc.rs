@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::decision::Because;
+use crate::event::Event;
 use crate::facts::{Check, EXCLUDE_LABEL, Name, Node, Object, ObjectKey, Status};
 use crate::gate::Storm;
 use crate::mhc::status::sentence;
 use crate::reasons;
 use crate::repeat::Recent;
 use crate::rival;
-use crate::text::{self, NAME_MAX};
+use crate::text;
 use crate::time::Wall;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -323,21 +324,6 @@ fn known<'a>(check: &'a Check, kind: &str) -> Option<&'a StatusCondition> {
     check.status.conditions.iter().find(|condition| &*condition.kind == kind)
 }
 
-/// An Event to be written.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Event {
-    /// The same for every attempt to report the same thing.
-    pub name: Name,
-    pub about: ObjectKey,
-    pub about_uid: Name,
-    pub warning: bool,
-    pub reason: &'static str,
-    pub message: Name,
-    pub at: Wall,
-    /// It speaks for many; another a moment later would speak for nearly the same.
-    pub sums_up: bool,
-}
-
 /// Above this many alike at once, one event speaks for all: a rack that loses power is one thing that happened.
 const EVENTS_ALIKE_MAX: usize = 10;
 
@@ -451,17 +437,8 @@ fn alike(
 }
 
 fn event(check: &Check, warning: bool, reason: &'static str, anchor: &str, message: &str, now: Wall) -> Event {
-    let hash = hash(&[&check.uid, reason, anchor]);
-    Event {
-        name: named(&check.name, '.', hash),
-        about: check.key(),
-        about_uid: check.uid.clone(),
-        warning,
-        reason,
-        message: format!("[remediation] {message}").into(),
-        at: now,
-        sums_up: false,
-    }
+    let event = Event::new(check.key(), &check.uid, reason, anchor, &format!("[remediation] {message}"), now);
+    Event { warning, ..event }
 }
 
 /// Somebody who looks for the host of a remediation should know why no Machine owns it. Once for each uid of the node: it is
@@ -476,17 +453,4 @@ fn anchor(because: &Because) -> String {
         Because::Expired(found) => format!("{}={}@{}", found.kind, found.status, found.since.0),
         other => other.to_string(),
     }
-}
-
-/// A name made of another, that a second attempt would choose again. A long one is cut, its hash keeps it unique.
-pub fn named(prefix: &str, between: char, hash: u64) -> Name {
-    let room = NAME_MAX - 17;
-    let cut = prefix.char_indices().map(|(at, _)| at).find(|at| *at >= room).unwrap_or(prefix.len());
-    format!("{}{between}{hash:016x}", prefix[..cut].trim_end_matches(['.', '-'])).into()
-}
-
-/// FNV-1a: the same on every machine and in every version, which is all that names need.
-pub fn hash(parts: &[&str]) -> u64 {
-    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

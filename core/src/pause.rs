@@ -4,9 +4,8 @@
 //! cleaned up all the same. Nothing starts before we have heard of the namespace, nor while we cannot.
 
 use crate::decision::Because;
+use crate::event::Event;
 use crate::facts::{Kind, Name, ObjectKey, OwnNamespace, Source};
-use crate::mhc::status::event_on;
-use crate::nhc::Event;
 use crate::reasons;
 use crate::time::{Mono, Wall};
 use crate::world::World;
@@ -69,7 +68,7 @@ impl Pause {
         let kind = Kind { api_version: "v1".into(), kind: NAMESPACE_KIND.into() };
         let about = ObjectKey { kind, namespace: None, name: name.clone() };
         let now = self.seen.clone().filter(|namespace| namespace.pause.is_some());
-        let event = |of: &OwnNamespace, event, text: &str| event_on(about, &of.uid, false, event, &of.version.0, text, at);
+        let event = |of: &OwnNamespace, event, text: &str| Event::new(about, &of.uid, event, &of.version.0, text, at);
         let event = match (&now, &self.told) {
             (Some(paused), told) if told.as_ref().and_then(|told| told.pause.as_ref()) != paused.pause.as_ref() => {
                 let reason = paused.pause.as_deref().unwrap_or_default();

@@ -10,7 +10,7 @@ pub struct Rng([u64; 4]);
 
 impl Rng {
     pub fn of(seed: u64, component: &str) -> Rng {
-        let mut state = resus_core::nhc::hash(&[component]) ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut state = resus_core::event::hash(&[component]) ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut splitmix = || {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use resus_apiserver::{Reply, Watch};
 use resus_core::effect::Effect;
-use resus_core::nhc::hash;
+use resus_core::event::hash;
 
 use crate::api::{Api, Topic};
 use crate::clock::{Agenda, Millis, SECOND};

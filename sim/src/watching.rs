@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
+use resus_core::event::hash;
 use resus_core::facts::Source;
-use resus_core::nhc::hash;
 use resus_core::process::Way;
 use resus_k8s::names::Places;
 use resus_k8s::watcher::{Ask, Moved, Wanted, Watcher};

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::effect::EffectKey;
 use crate::etcd::Etcd;
+use crate::event::Event;
 use crate::facts::{Condition, Invalid, Name, Node, Object, ObjectKey, Source};
 use crate::health::{self, Known, News};
 use crate::mhc::facts::{Access, Cluster, ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, Machine, MachineCheck, Place};
 use crate::mhc::identity::{Found, Identity, State};
-use crate::nhc::Event;
 use crate::reasons;
 use crate::time::{Clock, Mono, Now, Wall};
 

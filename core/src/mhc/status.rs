@@ -7,10 +7,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use crate::decision::Because;
-use crate::facts::{Kind, Name, ObjectKey, Status};
+use crate::event::Event;
+use crate::facts::{Kind, Name, Status};
 use crate::mhc::facts::{Dialect, Flavour, Machine, MachineCheck, MachineCheckStatus, Posted, Repair, Sign, Style};
 use crate::mhc::judge::Finding;
-use crate::nhc::{Event, hash, named};
 use crate::reasons;
 use crate::rival;
 use crate::text;
@@ -358,7 +358,7 @@ pub fn events(check: &MachineCheck, desired: &MachineCheckStatus, now: Wall) -> 
             (event, _) => event,
         };
         if is_news {
-            events.push(event_on(check.key(), &check.uid, true, event, &anchor, &after.message, now));
+            events.push(Event::new(check.key(), &check.uid, event, &anchor, &after.message, now).warning());
         }
     }
     events
@@ -368,36 +368,14 @@ pub fn events(check: &MachineCheck, desired: &MachineCheckStatus, now: Wall) -> 
 pub fn event_on_both(
     check: &MachineCheck,
     machine: &Machine,
-    warning: bool,
     reason: &'static str,
     anchor: &str,
     message: &str,
     now: Wall,
 ) -> Vec<Event> {
-    let on_machine = event_on(machine.key(), &machine.uid, warning, reason, anchor, message, now);
+    let on_machine = Event::new(machine.key(), &machine.uid, reason, anchor, message, now);
     let named = format!("Machine {}: {message}", machine.place.name);
-    vec![on_machine, event_on(check.key(), &check.uid, warning, reason, &format!("{}/{anchor}", machine.uid), &named, now)]
-}
-
-pub fn event_on(
-    about: ObjectKey,
-    uid: &Name,
-    warning: bool,
-    reason: &'static str,
-    anchor: &str,
-    message: &str,
-    now: Wall,
-) -> Event {
-    Event {
-        name: named(&about.name, '.', hash(&[uid, reason, anchor])),
-        about,
-        about_uid: uid.clone(),
-        warning,
-        reason,
-        message: message.into(),
-        at: now,
-        sums_up: false,
-    }
+    vec![on_machine, Event::new(check.key(), &check.uid, reason, &format!("{}/{anchor}", machine.uid), &named, now)]
 }
 
 /// Styles in which this sign is written.

@@ -10,10 +10,10 @@ use super::Draft;
 use crate::decision::{Because, Outcome};
 use crate::effect::{Creation, Effect, EffectKey, Owner};
 use crate::escalate::Workshop;
+use crate::event::Event;
 use crate::facts::{Kind, Name, Object, ObjectKey};
 use crate::flight::{Clearance, Flight};
 use crate::mhc::facts::ClusterKey;
-use crate::nhc::Event;
 use crate::time::Mono;
 
 /// May the attempt go on? Break: not now, and this is said meanwhile.

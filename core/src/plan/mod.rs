@@ -4,10 +4,8 @@
 //! there is nothing to keep in step with the world but the world.
 
 mod attempt;
-mod check;
 pub mod machines;
-mod recover;
-mod repair;
+mod nodes;
 mod report;
 mod shut;
 mod sources;

@@ -4,8 +4,8 @@
 //! has it, or may have something at work on it, stands here, too.
 
 use super::Draft;
-use super::check::{Round, Target};
 use super::machines::{self, Means, Subject, is_beside, is_beside_all, is_here, is_target, remediation_key};
+use super::nodes::{Round, Target};
 use crate::decision::Because;
 use crate::facts::{Check, EXCLUDE_LABEL, Name, ObjectKey};
 use crate::health::Known;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use resus_core::default_check::Workers;
 use resus_core::effect::Effect;
 use resus_core::etcd::EtcdPod;
+use resus_core::event::Event;
 use resus_core::facts::{
     Amount, Body, Budget, Check, Claim, Condition, Guard, HealthyDelay, Invalid, Kind, Mode, Name, Node, NodeLease, Object,
     ObjectKey, OwnNamespace, OwnerRef, Policy, Rival, RivalLease, Rule, Selector, Signal, SignalFact, Source, Status, Step,
@@ -15,7 +16,7 @@ use resus_core::facts::{
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, Record, Timing};
-use resus_core::nhc::{CheckStatus, Event};
+use resus_core::nhc::CheckStatus;
 use resus_core::plan::{Plan, plan};
 use resus_core::time::{Mono, Now, Wall};
 use resus_core::world::World;

@@ -2,10 +2,10 @@
 
 use http::{Method, Response};
 use resus_core::effect::{Creation, Effect, Owner, Target};
+use resus_core::event::Event;
 use resus_core::facts::{Body, Kind, ObjectKey, Rival, Source, Version};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::mhc::facts::{ClusterKey, Dialect, Flavour, MACHINE_CHECK_KIND, MACHINE_KIND, Place};
-use resus_core::nhc::Event;
 use resus_core::time::Wall;
 use resus_k8s::feed::{self, Line};
 use resus_k8s::names::Places;

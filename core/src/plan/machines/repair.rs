@@ -5,11 +5,11 @@ use super::{Means, Round, Subject, is_beside_all, remediation_key, sign};
 use crate::decision::{Because, Outcome};
 use crate::effect::{Effect, EffectKey, Owner};
 use crate::escalate::Workshop;
+use crate::event::Event;
 use crate::facts::{ObjectKey, Status};
 use crate::mhc::facts::{Machine, Sign, Style};
 use crate::mhc::judge::{Finding, Judgement, NodeOf, Unjudged};
 use crate::mhc::status;
-use crate::nhc::Event;
 use crate::plan::Draft;
 use crate::plan::attempt::{Clear, Deletion, LOOK_VALID_FOR};
 use crate::time::Mono;
@@ -88,7 +88,7 @@ impl<'a> Draft<'a> {
             return Outcome::keep(Because::Unjudged(Unjudged::PowerCycling));
         }
         let message = "removed the annotation host.metal3.io/external-remediation, as the Machine is healthy";
-        let tells = self.on_machine(machine, false, reasons::EVENT_ANNOTATION_REMOVED, &machine.version.0, message);
+        let tells = self.on_machine(machine, reasons::EVENT_ANNOTATION_REMOVED, &machine.version.0, message);
         self.send(Effect::PowerCycle { machine: sign::target(machine), on: false, tells });
         Outcome::remove(Because::Healthy)
     }
@@ -236,7 +236,7 @@ impl<'a> Draft<'a> {
             return waits;
         }
         let message = "asked for a power-cycle by the annotation host.metal3.io/external-remediation";
-        let tells = self.on_machine(machine, false, reasons::EVENT_ANNOTATION_ADDED, &machine.version.0, message);
+        let tells = self.on_machine(machine, reasons::EVENT_ANNOTATION_ADDED, &machine.version.0, message);
         let sent = self.send(Effect::PowerCycle { machine: sign::target(machine), on: true, tells });
         self.started(round, subject, sent, Because::PowerCycleAsked)
     }
@@ -262,7 +262,7 @@ impl<'a> Draft<'a> {
     fn tell_skipped(&mut self, round: &Round<'a>, machine: &Machine) {
         if round.gates.first_step().is_none() && !self.world.fleet.skipped.contains(&machine.uid) {
             let message = format!("not deleted: {}", Because::NoController);
-            let events = self.on_machine(machine, false, reasons::EVENT_NO_CONTROLLER, &machine.uid, &message);
+            let events = self.on_machine(machine, reasons::EVENT_NO_CONTROLLER, &machine.uid, &message);
             events.into_iter().for_each(|event| self.send_in_time(Effect::Emit(event)));
         }
     }
@@ -330,10 +330,10 @@ impl<'a> Draft<'a> {
     }
 
     fn both(&self, round: &Round<'a>, subject: &Subject<'a>, reason: &'static str, anchor: &str, message: &str) -> Vec<Event> {
-        status::event_on_both(round.check, subject.machine, false, reason, anchor, message, self.now.wall)
+        status::event_on_both(round.check, subject.machine, reason, anchor, message, self.now.wall)
     }
 
-    fn on_machine(&self, machine: &Machine, warning: bool, reason: &'static str, anchor: &str, message: &str) -> Vec<Event> {
-        vec![status::event_on(machine.key(), &machine.uid, warning, reason, anchor, message, self.now.wall)]
+    fn on_machine(&self, machine: &Machine, reason: &'static str, anchor: &str, message: &str) -> Vec<Event> {
+        vec![Event::new(machine.key(), &machine.uid, reason, anchor, message, self.now.wall)]
     }
 }

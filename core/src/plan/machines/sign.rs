@@ -6,11 +6,11 @@
 use super::earlier::Earlier;
 use super::{Round, Subject, find, is_beside, is_beside_all, is_target};
 use crate::effect::{Change, Edit, Effect, Signing, Target};
+use crate::event::Event;
 use crate::facts::{Claim, Kind, Source, Status};
 use crate::mhc::facts::{Board, ClusterKey, Dialect, Flavour, Machine, MachineCheck, Posted, Repair, Sign, Slot, Style};
 use crate::mhc::judge::{Finding, Judgement};
 use crate::mhc::status::{self, Post};
-use crate::nhc::Event;
 use crate::plan::Draft;
 use crate::reasons;
 use crate::world::World;
@@ -70,7 +70,7 @@ impl<'a> Draft<'a> {
         let (check, machine) = (round.check, subject.machine);
         let message = format!("unhealthy under MachineHealthCheck {}: {}", check.place, text.join("; "));
         let (event, at) = (reasons::EVENT_MARKED_UNHEALTHY, self.now.wall);
-        vec![status::event_on(machine.key(), &machine.uid, false, event, &anchor, &message, at)]
+        vec![Event::new(machine.key(), &machine.uid, event, &anchor, &message, at)]
     }
 
     /// Nobody repairs anything by what it says, so it must not keep others from being repaired.

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::Draft;
-use super::attempt::Deletion;
-use super::check::{Round, Target};
+use super::{Round, Target};
 use crate::decision::{Because, Outcome};
 use crate::effect::{Effect, Mark};
 use crate::escalate;
 use crate::facts::{HealthyDelay, Name, Object, Step};
 use crate::hold::{self, Standing};
+use crate::plan::Draft;
+use crate::plan::attempt::Deletion;
 use crate::time::{Mono, Wall};
 
 /// A remediation that lasts longer than this has probably been forgotten.

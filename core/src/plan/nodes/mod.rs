@@ -1,8 +1,11 @@
 //! How do the nodes of one check stand, and may anything start under it?
 
+mod recover;
+mod repair;
+mod report;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Draft, sources};
 use crate::decision::{Because, Outcome};
 use crate::escalate::{self, Workshop};
 use crate::facts::{Check, EXCLUDE_LABEL, Limit, Mode, Name, Object, ObjectKey, Policy, Rival, Source};
@@ -11,6 +14,7 @@ use crate::health::{Health, Known, assess};
 use crate::hold;
 use crate::kinds;
 use crate::nhc::{Findings, Found, Remediation, StatusCondition, UnhealthyNode};
+use crate::plan::{Draft, sources};
 use crate::reasons;
 use crate::repeat::Recent;
 use crate::time::Wall;
@@ -76,7 +80,7 @@ impl<'a> Target<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn plan_check(&mut self, check: &'a Check) {
+    pub(in crate::plan) fn plan_check(&mut self, check: &'a Check) {
         let policy = match &check.policy {
             Ok(policy) if !check.deleting => policy,
             Ok(_) => return,
@@ -229,7 +233,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Where an answer was lost, or the watch does not show what was stored, the server is asked.
-    pub(super) fn find_out(&mut self, target: &Target) {
+    pub(in crate::plan) fn find_out(&mut self, target: &Target) {
         if let Some(key) = target.maybe_created {
             self.find_out_key(key);
         }

@@ -1,13 +1,13 @@
 //! What is done about a node that is unhealthy?
 
-use super::Draft;
-use super::attempt::{Clear, refused};
-use super::check::{Round, Target};
+use super::{Round, Target};
 use crate::decision::{Because, Match, Outcome};
 use crate::effect::{Effect, EffectKey, Hold, Mark, Owner};
 use crate::escalate::{self, Progress};
 use crate::facts::{Kind, MACHINE_API_VERSION, Name, Node, Object, ObjectKey};
 use crate::hold::{self, Standing};
+use crate::plan::Draft;
+use crate::plan::attempt::{Clear, refused};
 use crate::time::Mono;
 use crate::world::MachineOfNode;
 use crate::{nhc, quorum};
