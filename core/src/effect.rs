@@ -310,61 +310,98 @@ impl Effect {
     }
 }
 
-/// Who may send an effect?
+/// What holds for every request of one kind: its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Everybody: it is how a leader is found.
-    Election,
-    /// Everybody: it only asks what is there.
-    Question,
-    /// Who leads: it asks about what is about to be done.
-    Look,
-    /// Who leads: it changes something.
-    Write,
-}
-
-impl Effect {
-    /// The Cluster in which it is carried out; none: this one.
-    pub fn cluster(&self) -> Option<&ClusterKey> {
-        match self {
-            Effect::Look { cluster, .. } => cluster.as_ref(),
-            Effect::Identify { cluster } => Some(cluster),
-            _ => None,
-        }
-    }
-
+pub struct Nature {
+    /// One word for logs and metrics.
+    pub verb: &'static str,
+    pub sender: Sender,
+    pub room: Room,
+    pub shown: Shown,
+    pub absence: Absence,
     /// Does the answer tell the time? An aggregated API server has a clock of its own, and what it says is passed on as it is: only
     /// kinds that no such server serves are asked.
-    pub fn tells_time(&self) -> bool {
-        matches!(self, Effect::Lease(_) | Effect::Look { .. } | Effect::Identify { .. })
+    pub tells_time: bool,
+}
+
+/// Who may send it?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// Everybody: it is how a leader is found.
+    Candidate,
+    /// Everybody: it only asks what is there.
+    Everybody,
+    /// Who leads: it asks about what is about to be done.
+    LeaderAsks,
+    /// Who leads: it changes something.
+    LeaderWrites,
+}
+
+/// Does it count against the requests that are under way at once?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There are the more of them the more nodes there are.
+    Counted,
+    /// There are few of them; or another server is asked, which has a limit of its own, so that one that hangs takes no room from
+    /// the others.
+    Apart,
+}
+
+/// What tells that it was done?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Of objects that come and go the watch alone tells; an answer that overtakes it would leave a ghost.
+    ByWatch,
+    ByAnswer,
+}
+
+/// What does it mean that there is no such object, or not the one that was decided on?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// It was asked whether there is one.
+    Answers,
+    /// The watch will say what became of it; to ask again at once would only heat the wire.
+    Refuses,
+}
+
+const fn row(verb: &'static str, sender: Sender, room: Room, shown: Shown, absence: Absence) -> Nature {
+    Nature { verb, sender, room, shown, absence, tells_time: false }
+}
+
+impl EffectKey {
+    pub fn nature(&self) -> Nature {
+        use self::{Absence::*, Room::*, Sender::*, Shown::*};
+        match self {
+            EffectKey::Look(None, _) => Nature { tells_time: true, ..row("look", LeaderAsks, Counted, ByAnswer, Refuses) },
+            EffectKey::Look(Some(_), _) => Nature { tells_time: true, ..row("look", LeaderAsks, Apart, ByAnswer, Refuses) },
+            EffectKey::Identify(_) => Nature { tells_time: true, ..row("identify", Everybody, Apart, ByAnswer, Answers) },
+            EffectKey::LookMachine(_) => row("look", LeaderAsks, Counted, ByAnswer, Refuses),
+            EffectKey::Create(_) => row("create", LeaderWrites, Counted, ByWatch, Refuses),
+            EffectKey::Delete(..) => row("delete", LeaderWrites, Counted, ByWatch, Refuses),
+            EffectKey::Read(_) => row("read", LeaderAsks, Counted, ByAnswer, Answers),
+            EffectKey::Mark(..) => row("mark", LeaderWrites, Counted, ByWatch, Refuses),
+            EffectKey::Fetch(_) => row("fetch", LeaderAsks, Counted, ByAnswer, Answers),
+            EffectKey::FindMachine { .. } => row("machine", LeaderAsks, Counted, ByAnswer, Answers),
+            EffectKey::Unconfirm(_) => row("unconfirm", LeaderWrites, Counted, ByWatch, Refuses),
+            EffectKey::HoldNode(_) => row("hold-node", LeaderWrites, Counted, ByWatch, Refuses),
+            EffectKey::ReleaseNode(_) => row("release-node", LeaderWrites, Counted, ByWatch, Refuses),
+            EffectKey::LeaseNamespace => row("namespace", LeaderWrites, Apart, ByAnswer, Refuses),
+            EffectKey::DefaultTemplate | EffectKey::DefaultCheck => row("default-check", LeaderWrites, Apart, ByAnswer, Refuses),
+            EffectKey::Discover(_) => row("discover", Everybody, Apart, ByAnswer, Answers),
+            EffectKey::ServerVersion => row("version", Everybody, Apart, ByAnswer, Answers),
+            EffectKey::Emit(..) => row("event", LeaderWrites, Apart, ByAnswer, Refuses),
+            EffectKey::Status(_) | EffectKey::MachineCheckStatus(_) => row("status", LeaderWrites, Apart, ByAnswer, Refuses),
+            EffectKey::Sign(_) => row("sign", LeaderWrites, Counted, ByAnswer, Refuses),
+            EffectKey::PowerCycle(_) => row("power-cycle", LeaderWrites, Counted, ByWatch, Refuses),
+            EffectKey::DeleteMachine(_) => row("delete-machine", LeaderWrites, Counted, ByWatch, Refuses),
+            EffectKey::Tie(_) => row("tie", LeaderWrites, Apart, ByAnswer, Refuses),
+            EffectKey::Lease => Nature { tells_time: true, ..row("lease", Candidate, Apart, ByAnswer, Refuses) },
+        }
     }
 
-    pub fn reach(&self) -> Reach {
-        match self {
-            Effect::Lease(_) => Reach::Election,
-            Effect::Discover { .. } | Effect::ServerVersion | Effect::Identify { .. } => Reach::Question,
-            Effect::Look { .. }
-            | Effect::LookMachine { .. }
-            | Effect::Read { .. }
-            | Effect::Fetch { .. }
-            | Effect::FindMachine { .. } => Reach::Look,
-            Effect::Create(_)
-            | Effect::Delete { .. }
-            | Effect::Mark { .. }
-            | Effect::Unconfirm { .. }
-            | Effect::HoldNode(_)
-            | Effect::ReleaseNode { .. }
-            | Effect::LeaseNamespace
-            | Effect::DefaultTemplate
-            | Effect::DefaultCheck(_)
-            | Effect::Emit(_)
-            | Effect::Status { .. }
-            | Effect::Sign(_)
-            | Effect::PowerCycle { .. }
-            | Effect::DeleteMachine { .. }
-            | Effect::MachineCheckStatus { .. }
-            | Effect::Tie(_) => Reach::Write,
-        }
+    /// The Cluster whose server is asked; none: our own.
+    pub fn cluster(&self) -> Option<&ClusterKey> {
+        if let EffectKey::Look(Some(cluster), _) | EffectKey::Identify(cluster) = self { Some(cluster) } else { None }
     }
 }
 
@@ -375,36 +412,6 @@ impl Mark {
             Mark::TimedOut(_) => 0,
             Mark::HealthySince(_) => 1,
             Mark::Old => 2,
-        }
-    }
-}
-
-impl EffectKey {
-    /// One word for logs and metrics.
-    pub fn verb(&self) -> &'static str {
-        match self {
-            EffectKey::Look(..) | EffectKey::LookMachine(_) => "look",
-            EffectKey::Identify(_) => "identify",
-            EffectKey::Create(_) => "create",
-            EffectKey::Delete(..) => "delete",
-            EffectKey::Read(_) => "read",
-            EffectKey::Mark(..) => "mark",
-            EffectKey::Fetch(_) => "fetch",
-            EffectKey::FindMachine { .. } => "machine",
-            EffectKey::Unconfirm(_) => "unconfirm",
-            EffectKey::HoldNode(_) => "hold-node",
-            EffectKey::ReleaseNode(_) => "release-node",
-            EffectKey::LeaseNamespace => "namespace",
-            EffectKey::DefaultTemplate | EffectKey::DefaultCheck => "default-check",
-            EffectKey::Discover(_) => "discover",
-            EffectKey::ServerVersion => "version",
-            EffectKey::Emit(..) => "event",
-            EffectKey::Status(_) | EffectKey::MachineCheckStatus(_) => "status",
-            EffectKey::Sign(_) => "sign",
-            EffectKey::PowerCycle(_) => "power-cycle",
-            EffectKey::DeleteMachine(_) => "delete-machine",
-            EffectKey::Tie(_) => "tie",
-            EffectKey::Lease => "lease",
         }
     }
 }

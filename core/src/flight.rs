@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
-use crate::effect::EffectKey;
+use crate::effect::{Absence, EffectKey, Nature, Room, Shown};
 use crate::facts::{Name, ObjectKey};
 use crate::input::Answer;
 use crate::lease::REQUEST_TIMEOUT;
@@ -113,7 +113,7 @@ impl Flights {
 
     /// How many requests that grow with the number of nodes wait for an answer.
     pub fn waiting_for_answers(&self) -> usize {
-        self.0.iter().filter(|(key, flight)| grows_with_nodes(key) && matches!(flight, Flight::Sent { .. })).count()
+        self.0.iter().filter(|(key, flight)| key.nature().room == Room::Counted && matches!(flight, Flight::Sent { .. })).count()
     }
 
     pub fn looks_in(&self, cluster: &ClusterKey) -> usize {
@@ -145,25 +145,18 @@ impl Flights {
     /// Returns when the effect was sent, if it was.
     pub fn answered(&mut self, key: &EffectKey, answer: &Answer, now: Mono) -> Option<Mono> {
         let Some(Flight::Sent { at, tries, .. }) = self.0.get(key).cloned() else { return None };
+        let Nature { shown, absence, .. } = key.nature();
+        let is_shown_by_watch = shown == Shown::ByWatch;
         let next = match answer {
-            Answer::Done(_) => waits_for_watch(key).then_some(Flight::Stored { retry_at: now.after(SEEN_WITHIN) }),
+            Answer::Done(_) => is_shown_by_watch.then_some(Flight::Stored { retry_at: now.after(SEEN_WITHIN) }),
             // To ask at once is right: nothing else will tell whose object it is if the watch is behind.
-            Answer::Exists => waits_for_watch(key).then_some(Flight::Exists { retry_at: now }),
-            // The watch will say what became of it; to ask again at once would only heat the wire.
-            Answer::Missing | Answer::Conflict
-                if !matches!(
-                    key,
-                    EffectKey::Read(_)
-                        | EffectKey::Fetch(_)
-                        | EffectKey::FindMachine { .. }
-                        | EffectKey::Identify(_)
-                        | EffectKey::Discover(_)
-                        | EffectKey::ServerVersion
-                ) =>
-            {
-                Some(Flight::Refused { at: now, tries, retry_at: now.after(backoff(tries)), why: GONE.into(), busy: false })
-            }
-            Answer::Missing | Answer::Conflict => None,
+            Answer::Exists => is_shown_by_watch.then_some(Flight::Exists { retry_at: now }),
+            Answer::Missing | Answer::Conflict => match absence {
+                Absence::Answers => None,
+                Absence::Refuses => {
+                    Some(Flight::Refused { at: now, tries, retry_at: now.after(backoff(tries)), why: GONE.into(), busy: false })
+                }
+            },
             Answer::Refused { why, retry_after, .. } => {
                 let pause = match retry_after {
                     None => backoff(tries),
@@ -228,69 +221,6 @@ impl Flight {
             Flight::Unsure { sent_at, .. } => now.since(*sent_at) < FORGET_AFTER,
             Flight::Refused { at, .. } => now.since(*at) < FORGET_AFTER,
         }
-    }
-}
-
-/// Of objects that come and go the watch alone tells; an answer that overtakes it would leave a ghost.
-fn waits_for_watch(key: &EffectKey) -> bool {
-    match key {
-        EffectKey::Create(_)
-        | EffectKey::Delete(..)
-        | EffectKey::Mark(..)
-        | EffectKey::Unconfirm(_)
-        | EffectKey::HoldNode(_)
-        | EffectKey::ReleaseNode(_)
-        | EffectKey::PowerCycle(_)
-        | EffectKey::DeleteMachine(_) => true,
-        EffectKey::Look(..)
-        | EffectKey::LookMachine(_)
-        | EffectKey::Identify(_)
-        | EffectKey::Sign(_)
-        | EffectKey::MachineCheckStatus(_)
-        | EffectKey::Tie(_)
-        | EffectKey::Read(_)
-        | EffectKey::Fetch(_)
-        | EffectKey::FindMachine { .. }
-        | EffectKey::LeaseNamespace
-        | EffectKey::DefaultTemplate
-        | EffectKey::DefaultCheck
-        | EffectKey::Discover(_)
-        | EffectKey::ServerVersion
-        | EffectKey::Emit(..)
-        | EffectKey::Status(_)
-        | EffectKey::Lease => false,
-    }
-}
-
-pub fn grows_with_nodes(key: &EffectKey) -> bool {
-    match key {
-        EffectKey::Look(None, _)
-        | EffectKey::LookMachine(_)
-        | EffectKey::Sign(_)
-        | EffectKey::PowerCycle(_)
-        | EffectKey::DeleteMachine(_)
-        | EffectKey::Create(_)
-        | EffectKey::Delete(..)
-        | EffectKey::Read(_)
-        | EffectKey::Fetch(_)
-        | EffectKey::FindMachine { .. }
-        | EffectKey::Mark(..)
-        | EffectKey::Unconfirm(_)
-        | EffectKey::HoldNode(_)
-        | EffectKey::ReleaseNode(_) => true,
-        // Another server is asked, and each has a limit of its own: one that hangs takes no room from the others.
-        EffectKey::Look(Some(_), _)
-        | EffectKey::Identify(_)
-        | EffectKey::LeaseNamespace
-        | EffectKey::DefaultTemplate
-        | EffectKey::DefaultCheck
-        | EffectKey::Discover(_)
-        | EffectKey::ServerVersion
-        | EffectKey::Emit(..)
-        | EffectKey::Status(_)
-        | EffectKey::MachineCheckStatus(_)
-        | EffectKey::Tie(_)
-        | EffectKey::Lease => false,
     }
 }
 

@@ -175,7 +175,7 @@ impl Pump {
     }
 
     fn send(&mut self, effect: Effect, not_after: Option<Mono>) {
-        let server = server(&self.client, &self.clusters, &self.process, effect.cluster());
+        let server = server(&self.client, &self.clusters, &self.process, effect.key().cluster());
         let (places, sender, keep) = (self.places.clone(), self.sender.clone(), self.keep.clone());
         let (telemetry, clock) = (self.telemetry.clone(), self.clock);
         self.tasks.spawn(async move {
@@ -263,7 +263,7 @@ async fn answered(
         error!(key = ?effect.key(), %why, "a request was given up; please report this");
         vec![answer::lost(effect, &why)]
     });
-    telemetry.took(effect.key().verb(), began.elapsed());
+    telemetry.took(effect.key().nature().verb, began.elapsed());
     answered
 }
 
@@ -279,7 +279,8 @@ async fn carry_out(
         Err(error) => return vec![answer::unsent(effect, &error.to_string())],
     };
     let sent_at = clock.now().mono;
-    let elsewhere = effect.cluster().is_some();
+    let key = effect.key();
+    let elsewhere = key.cluster().is_some();
     let max = if elsewhere { limits::REMOTE_ANSWER_MAX } else { limits::ANSWER_MAX };
     // Of other servers nothing is repeated.
     let why = |error: kube::Error| if elsewhere { anyhow!(connect::why(&error)) } else { error.into() };
@@ -290,8 +291,8 @@ async fn carry_out(
     };
     match tokio::time::timeout(REQUEST_TIMEOUT, response).await {
         Ok(Ok(response)) => {
-            let dated = answer::dated(response.headers(), effect.cluster().cloned(), sent_at);
-            dated.filter(|_| effect.tells_time()).into_iter().chain([answer::decode(effect, keep, &response)]).collect()
+            let dated = answer::dated(response.headers(), key.cluster().cloned(), sent_at);
+            dated.filter(|_| key.nature().tells_time).into_iter().chain([answer::decode(effect, keep, &response)]).collect()
         }
         Ok(Err(error)) => vec![answer::lost(effect, &format!("{error:#}"))],
         Err(_) => vec![answer::lost(effect, &format!("no answer from the API server within {REQUEST_TIMEOUT:?}"))],

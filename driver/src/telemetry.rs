@@ -164,7 +164,7 @@ impl Telemetry {
     }
 
     pub fn sent(&self, key: &EffectKey) {
-        self.effects.get_or_create(&[("effect", key.verb())]).inc();
+        self.effects.get_or_create(&[("effect", key.nature().verb)]).inc();
     }
 
     /// Returns one word for the answer.
@@ -177,7 +177,7 @@ impl Telemetry {
             Answer::Refused { .. } => "refused",
             Answer::Unsure { .. } => "unsure",
         };
-        self.answers.get_or_create(&[("effect", key.verb()), ("answer", answer)]).inc();
+        self.answers.get_or_create(&[("effect", key.nature().verb), ("answer", answer)]).inc();
         answer
     }
 

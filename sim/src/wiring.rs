@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode, header};
 use resus_apiserver::Reply;
-use resus_core::effect::{Effect, Reach};
+use resus_core::effect::{Effect, Sender};
 use resus_core::input::Input;
 use resus_core::lease::REQUEST_TIMEOUT;
 use resus_core::process::{News, Turn};
@@ -122,7 +122,7 @@ impl Simulation {
             Err(error) => return self.tell(replica, answer::unsent(&effect, &error.to_string())),
         };
         let process = self.replicas[replica].process.as_ref();
-        let server = effect.cluster().zip(process).and_then(|(cluster, process)| process.server(cluster));
+        let server = effect.key().cluster().zip(process).and_then(|(cluster, process)| process.server(cluster));
         let sent = Sent { request, server, effect: Some((*effect).clone()), intent, patience: Some(TIMEOUT) };
         let call = self.send(replica, sent);
         if let Some(process) = &mut self.replicas[replica].process {
@@ -132,7 +132,7 @@ impl Simulation {
 
     /// S5: who writes stands in the lease.
     fn must_hold_the_lease(&mut self, effect: &Effect, intent: &Intent) {
-        let writes = effect.reach() == Reach::Write;
+        let writes = effect.key().nature().sender == Sender::LeaderWrites;
         if writes && self.holder.as_ref() != Some(&intent.identity) {
             let story = format!("{} sends {:?} while {:?} holds the lease", intent.identity, effect.key(), self.holder);
             self.violated([("S5", story)]);
@@ -295,7 +295,7 @@ impl Simulation {
             | Effect::MachineCheckStatus { .. }
             | Effect::Tie(_) => Vec::new(),
         };
-        self.trace.count(effect.key().verb());
+        self.trace.count(effect.key().nature().verb);
         self.violated(found);
         let what = format!("{} writes {:?}", intent.identity, effect.key());
         let found = self.liveness.as_ref().and_then(|liveness| liveness.judge_write(&self.ledger, now, &what));
@@ -315,8 +315,8 @@ impl Simulation {
                 let input = match heard {
                     Heard::Answer { response, executed_at } => {
                         let sent_at = process.clock.read(sent_at).mono;
-                        let dated = answer::dated(response.headers(), effect.cluster().cloned(), sent_at);
-                        process.take(None, dated.into_iter().filter(|_| effect.tells_time()).collect(), now);
+                        let dated = answer::dated(response.headers(), effect.key().cluster().cloned(), sent_at);
+                        process.take(None, dated.into_iter().filter(|_| effect.key().nature().tells_time).collect(), now);
                         if let (Effect::Look { cluster: None, node }, true) = (&effect, response.status().is_success()) {
                             process.looked_at.insert(node.clone(), executed_at);
                         }

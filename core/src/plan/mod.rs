@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::{Because, Decision, Outcome};
 use crate::default_check;
-use crate::effect::{Effect, Reach};
+use crate::effect::{Effect, Room, Sender};
 use crate::escalate;
 use crate::facts::{Check, Mode, Name, Object, ObjectKey, Rival, Signal, Source};
-use crate::flight::{Clearance, grows_with_nodes};
+use crate::flight::Clearance;
 use crate::gate::{self, Gates};
 use crate::health::Known;
 use crate::hold;
@@ -330,7 +330,7 @@ impl<'a> Draft<'a> {
             }
             Clearance::Go => {}
         }
-        let counts = grows_with_nodes(&key);
+        let counts = key.nature().room == Room::Counted;
         if counts && self.requests_left == 0 {
             return false;
         }
@@ -382,10 +382,10 @@ impl<'a> Draft<'a> {
     fn finish(self) -> Plan {
         let mut plan = self.plan;
         let acts = plan.leads && !self.world.election.stopping;
-        plan.effects.retain(|effect| match effect.reach() {
-            Reach::Election => true,
-            Reach::Question => !self.world.election.stopping,
-            Reach::Look | Reach::Write => acts,
+        plan.effects.retain(|effect| match effect.key().nature().sender {
+            Sender::Candidate => true,
+            Sender::Everybody => !self.world.election.stopping,
+            Sender::LeaderAsks | Sender::LeaderWrites => acts,
         });
         assert!(plan.wake_at.is_none_or(|at| at > self.now.mono), "a plan that wakes itself at once would never rest");
         plan

@@ -119,7 +119,7 @@ fn a_dry_run_decides_and_reports_but_changes_nothing() {
     for _ in 0..200 {
         cluster.hear_all();
         let plan = cluster.turn();
-        writes.extend(plan.effects.iter().map(|effect| effect.key().verb()));
+        writes.extend(plan.effects.iter().map(|effect| effect.key().nature().verb));
         while !cluster.requests.is_empty() {
             cluster.execute(0, Fate::Done);
         }

@@ -225,7 +225,7 @@ fn the_clock_of_a_workload_cluster_is_not_ours() {
     let there = ClusterKey { namespace: "ns".into(), name: "blue".into() };
     let look = Effect::Look { cluster: Some(there.clone()), node: n1() };
     assert_eq!(
-        [look, Effect::Identify { cluster: there.clone() }].map(|effect| effect.cluster().cloned()),
+        [look, Effect::Identify { cluster: there.clone() }].map(|effect| effect.key().cluster().cloned()),
         [Some(there.clone()), Some(there)]
     );
 }

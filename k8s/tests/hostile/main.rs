@@ -173,7 +173,7 @@ impl Site {
     }
 
     fn carry_out(&mut self, effect: &Effect, tally: &mut Tally) {
-        *tally.sent.entry(effect.key().verb()).or_default() += 1;
+        *tally.sent.entry(effect.key().nature().verb).or_default() += 1;
         tally.things += 1;
         let input = match encode(effect, &Places::new("resus")) {
             Ok(request) => {
