@@ -10,44 +10,60 @@ use crate::effect::EffectKey;
 use crate::etcd::Etcd;
 use crate::facts::{Name, Node, Signal, Source, Status};
 use crate::health::Known;
-use crate::mhc::facts::Machine;
+use crate::mhc::facts::{ClusterKey, Machine};
 use crate::plan::machines::sign::is_asked_by_us;
 use crate::plan::machines::{Reach, node_here};
 use crate::time::Now;
 use crate::world::World;
 
-/// Do others of the control plane wait for it? They do for a node of the control plane or of etcd, by its labels or within the last
-/// hour; not for one that has nothing but a Pod to show, which its kubelet may have made up.
-pub fn holds_back(world: &World, node: &Node, now: Now) -> bool {
-    is_counted((&world.nodes, &world.etcd), &node.name, now)
+/// What is a node, or a machine by its node, to the control plane? Each waits for those that are at least as much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    None,
+    /// It has nothing but a Pod of etcd to show. Its kubelet may have made that up, which must not hold back anybody else; but several
+    /// that tell the truth are members of one etcd, and wait for each other.
+    Shown,
+    /// It is one of the control plane or of etcd, by its labels or within the last hour.
+    Counted,
 }
 
-/// The same question about the node of a machine, which may be gone.
-pub fn machine_holds_back(world: &World, machine: &Machine, reach: Reach, now: Now) -> bool {
-    let view = view(world, reach);
-    machine.is_control_plane() || machine.node.as_ref().zip(view).is_some_and(|(node, view)| is_counted(view, node, now))
+/// What a plan has just decided to begin with, as a node or a machine of the control plane of this cluster (none: our own).
+pub type Starting = BTreeMap<(Option<ClusterKey>, Part), Name>;
+
+pub fn part(world: &World, node: &Name, now: Now) -> Part {
+    part_of((&world.nodes, &world.etcd), node, now)
 }
 
-/// `starting` is the one that something has just been decided on.
-pub fn forbids(world: &World, node: &Node, starting: Option<&Name>, now: Now) -> Option<Because> {
-    if !node.is_control_plane() && !world.etcd.has_host(&node.name, now.mono) {
+/// Its node may be gone.
+pub fn machine_part(world: &World, machine: &Machine, reach: Reach, now: Now) -> Part {
+    match (machine.is_control_plane(), machine.node.as_ref().zip(view(world, reach))) {
+        (true, _) => Part::Counted,
+        (false, Some((node, view))) => part_of(view, node, now),
+        (false, None) => Part::None,
+    }
+}
+
+pub fn forbids(world: &World, node: &Node, starting: &Starting, now: Now) -> Option<Because> {
+    let part = part(world, &node.name, now);
+    if part == Part::None {
         return None;
     }
-    one_at_a_time(under_remediation(world, now).chain(starting), [Some(&node.name), None])
+    let begun = begun(starting, None, part);
+    one_at_a_time(under_remediation(world, part, now).chain(begun), [Some(&node.name), None])
         .or_else(|| etcd_needs(world, Some(&node.name), Reach::Here, now))
 }
 
 /// Likewise for a machine, whose node may be gone.
-pub fn forbids_machine(world: &World, machine: &Machine, reach: Reach, starting: Option<&Name>, now: Now) -> Option<Because> {
-    let shows_member =
-        || machine.node.as_ref().zip(view(world, reach)).is_some_and(|(node, (_, etcd))| etcd.has_host(node, now.mono));
-    if !machine_holds_back(world, machine, reach, now) && !shows_member() {
+pub fn forbids_machine(world: &World, machine: &Machine, reach: Reach, starting: &Starting, now: Now) -> Option<Because> {
+    let part = machine_part(world, machine, reach, now);
+    if part == Part::None {
         return None;
     }
     let own = [Some(&machine.place.name), machine.node.as_ref()];
     let busy = machines_under_remediation(world, machine, reach, now);
-    let nodes = under_remediation(world, now).filter(|_| matches!(reach, Reach::Here));
-    one_at_a_time(busy.chain(nodes).chain(starting), own).or_else(|| etcd_needs(world, machine.node.as_ref(), reach, now))
+    let nodes = under_remediation(world, part, now).filter(|_| matches!(reach, Reach::Here));
+    let begun = begun(starting, reach.key(), part);
+    one_at_a_time(busy.chain(nodes).chain(begun), own).or_else(|| etcd_needs(world, machine.node.as_ref(), reach, now))
 }
 
 /// `own` are the names of what is asked about.
@@ -85,11 +101,19 @@ fn view<'a>(world: &'a World, reach: Reach<'a>) -> Option<View<'a>> {
     }
 }
 
-fn is_counted((nodes, etcd): View, node: &Name, now: Now) -> bool {
+fn part_of((nodes, etcd): View, node: &Name, now: Now) -> Part {
+    let has_host = etcd.has_host(node, now.mono);
     match nodes.get(node) {
-        Some(known) => known.is_control_plane || etcd.remembers(node, now.mono),
-        None => etcd.has_host(node, now.mono),
+        Some(known) if known.is_control_plane || etcd.remembers(node, now.mono) => Part::Counted,
+        Some(_) if has_host => Part::Shown,
+        None if has_host => Part::Counted,
+        Some(_) | None => Part::None,
     }
+}
+
+fn begun<'a>(starting: &'a Starting, cluster: Option<&'a ClusterKey>, part: Part) -> impl Iterator<Item = &'a Name> {
+    let is_waited_for = move |(own, other): &(Option<ClusterKey>, Part)| own.as_ref() == cluster && *other >= part;
+    starting.iter().filter(move |(key, _)| is_waited_for(key)).map(|(_, name)| name)
 }
 
 /// Would enough members of etcd be up without this one?
@@ -115,8 +139,9 @@ fn machines_under_remediation<'a>(
     now: Now,
 ) -> impl Iterator<Item = &'a Name> {
     let all = world.fleet.machines_in(machine.place.flavour, &machine.place.namespace);
+    let part = machine_part(world, machine, reach, now);
     let is_beside = move |other: &&Machine| {
-        other.uid != machine.uid && other.cluster() == machine.cluster() && machine_holds_back(world, other, reach, now)
+        other.uid != machine.uid && other.cluster() == machine.cluster() && machine_part(world, other, reach, now) >= part
     };
     all.filter(is_beside).filter(|other| is_busy(world, other)).map(|other| &other.place.name)
 }
@@ -154,23 +179,21 @@ fn guarded(world: &World, node: Option<&Name>, now: Now) -> Option<Because> {
     (budget.disruptions_allowed == 0 && is_up).then_some(Because::EtcdGuarded)
 }
 
-/// Nodes of the control plane that have a remediation, or may have got one.
-fn under_remediation(world: &World, now: Now) -> impl Iterator<Item = &Name> {
-    let is_known = |node: &Name| world.nodes.get(node).is_some_and(|known| known.is_control_plane);
-    let is_control_plane = move |node: &Name| is_known(node) || world.etcd.remembers(node, now.mono);
+/// Nodes for which one that is this to the control plane waits: they have a remediation, or may have got one.
+fn under_remediation(world: &World, own: Part, now: Now) -> impl Iterator<Item = &Name> {
+    let is_waited_for = move |node: &Name| part(world, node, now) >= own;
     // Whoever may write such objects in a namespace of their own could otherwise stop all repairs of the control plane.
     let objects = world.objects.values().filter(|object| object.body.is_none() && world.is_at_home(object));
-    let remediated =
-        objects.filter(move |object| object.control_plane || is_control_plane(&object.node)).map(|object| &object.node);
+    let remediated = objects.filter(move |object| object.control_plane || is_waited_for(&object.node)).map(|object| &object.node);
     let of_machines = world
         .fleet
         .machines
         .values()
         .filter_map(|machine| Some((machine, machine.node.as_ref()?)))
-        .filter(move |(machine, node)| machine.is_control_plane() || is_control_plane(node))
+        .filter(move |(machine, node)| machine.is_control_plane() || is_waited_for(node))
         .filter(|(machine, _)| node_here(world, machine).is_some() && is_busy(world, machine))
         .map(|(_, node)| node);
     remediated
-        .chain(world.maybe_created().map(|(_, creating)| &creating.node).filter(move |node| is_control_plane(node)))
+        .chain(world.maybe_created().map(|(_, creating)| &creating.node).filter(move |node| is_waited_for(node)))
         .chain(of_machines)
 }

@@ -23,7 +23,7 @@ use crate::health::Known;
 use crate::hold;
 use crate::kinds;
 use crate::mhc::facts::{ClusterKey, Machine, MachineCheck};
-use crate::quorum;
+use crate::quorum::{self, Starting};
 use crate::time::{Mono, Now, Wall};
 use crate::upgrade::{self, Detector, Off};
 use crate::world::{Creating, World};
@@ -106,8 +106,8 @@ struct Draft<'a> {
     on_their_way: BTreeMap<(&'a Name, &'a Name), Vec<&'a ObjectKey>>,
     /// Creations of which it is decided already whether they are asked about or sent again.
     minded: BTreeSet<ObjectKey>,
-    /// The node or machine of each control plane on which this plan starts something.
-    starting: BTreeMap<Option<ClusterKey>, Name>,
+    /// The nodes and machines of each control plane on which this plan starts something.
+    starting: Starting,
     /// NodeHealthChecks that are able to act, where there are several, and MachineHealthChecks; the oldest first.
     able_node_checks: Vec<&'a Check>,
     able_checks: Vec<&'a MachineCheck>,
@@ -145,7 +145,7 @@ impl<'a> Draft<'a> {
             made_for_machines: by(made.map(|object| (place(&object.key), object))),
             on_their_way: by(may_be_made.map(|key| (place(key), key))),
             minded: BTreeSet::new(),
-            starting: BTreeMap::new(),
+            starting: Starting::new(),
             able_node_checks: Vec::new(),
             able_checks: machines::able_checks(world),
             machines_here: machines::machines_here(world),

@@ -33,7 +33,7 @@ impl<'a> Draft<'a> {
             .or_else(|| self.left_on_node(&node.name).map(|key| Because::LeftBehind { key: key.clone() }))
             .or_else(|| self.other_check(round.check, target.known).map(|owner| Because::Overlapping { owner }))
             .or_else(|| if is_first { self.too_often(round, &node.name) } else { None })
-            .or_else(|| quorum::forbids(self.world, node, self.starting.get(&None), self.now))
+            .or_else(|| quorum::forbids(self.world, node, &self.starting, self.now))
             .or_else(|| {
                 let key = || round.workshops[step].name_for(round.check, node, step);
                 (!round.acts()).then(|| Because::DryRun { key: key() })
@@ -49,7 +49,6 @@ impl<'a> Draft<'a> {
         };
         // The owner of a control plane looks after its etcd; a MachineSet does not.
         let is_guarded = !matches!(round.means, Means::Owner) || !machine.is_control_plane();
-        let starting = self.starting.get(&round.reach.key().cloned());
         round
             .gates
             .first_step()
@@ -59,7 +58,7 @@ impl<'a> Draft<'a> {
             .or_else(|| (template.is_some() && machine.marks.power_cycle).then_some(Because::StillPowerCycled))
             .or_else(|| template.filter(|key| self.world.objects.contains_key(key)).map(|key| Because::Occupied { key }))
             .or_else(|| match is_guarded {
-                true => quorum::forbids_machine(self.world, machine, round.reach, starting, self.now),
+                true => quorum::forbids_machine(self.world, machine, round.reach, &self.starting, self.now),
                 false => None,
             })
     }

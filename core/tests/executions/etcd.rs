@@ -2,7 +2,7 @@
 
 use resus_core::decision::Because;
 use resus_core::etcd::EtcdPod;
-use resus_core::facts::{CONTROL_PLANE_LABELS, ETCD_LABEL, Name, Requirement, Selector, Source};
+use resus_core::facts::{CONTROL_PLANE_LABELS, ETCD_LABEL, HealthyDelay, Name, Requirement, Selector, Source};
 use resus_core::input::{Fact, Gone, Input};
 
 use crate::checks::{MINUTE, because, control_plane, exist, name, now, reboot, set_label, settled};
@@ -121,6 +121,29 @@ fn who_shows_a_member_keeps_but_itself_from_being_repaired() {
     assert!(!cluster.objects[&reboot("n5")].control_plane);
     breaks(&mut cluster, &["n1"]);
     exist(&cluster, &[reboot("n1"), reboot("n5")]);
+}
+
+/// Two Nodes that registered anew, and a process that never saw them otherwise: by their Pods alone nobody else waits for them, but
+/// they do for each other.
+#[test]
+fn members_that_have_nothing_but_their_pods_to_show_wait_for_each_other() {
+    let mut cluster = settled();
+    control_plane(&mut cluster, &["n1", "n2", "n3"], true);
+    for node in ["n4", "n5"] {
+        shows(&mut cluster, node, Some(true));
+    }
+    cluster.run_well(10_000);
+    breaks(&mut cluster, &["n4", "n5"]);
+    exist(&cluster, &[reboot("n4")]);
+    assert_eq!(because(&cluster, "n5"), Because::ControlPlaneBusy { node: name("n4") });
+    // At work on a node that is up for all that can be seen.
+    cluster.set_broken(&name("n4"), false);
+    cluster.change_policy(|policy| policy.healthy_delay = HealthyDelay::UntilConfirmed);
+    cluster.run_well(60 * MINUTE);
+    exist(&cluster, &[reboot("n4")]);
+    assert_eq!(because(&cluster, "n5"), Because::ControlPlaneBusy { node: name("n4") });
+    breaks(&mut cluster, &["n1"]);
+    exist(&cluster, &[reboot("n1"), reboot("n4")]);
 }
 
 /// It has a Node without a label by now; its Pod stands, so that it counts for the others for longer than an hour, and from when

@@ -141,6 +141,20 @@ fn who_shows_a_member_keeps_but_itself_from_being_repaired() {
     assert!(told.contains("m4: etcd would lose its majority") && fleet.remediations().is_empty(), "{told}");
 }
 
+/// They may be members of one etcd.
+#[test]
+fn machines_that_have_nothing_but_a_member_to_show_wait_for_each_other() {
+    for repair in [by_template(), Repair::Owner] {
+        let (mut fleet, _) = hosts(repair, false);
+        ["n3", "n4"].iter().for_each(|node| fleet.hosts_etcd(node, true));
+        ["n3", "n4"].iter().for_each(|node| fleet.breaks(node));
+        fleet.wait(302);
+        let repaired = [fleet.remediations(), fleet.all_asked()].concat();
+        assert_eq!(repaired, ["m3"], "{}", fleet.message("RemediationHeld"));
+        assert!(fleet.message("RemediationHeld").contains("m4: m3 is being remediated"), "{}", fleet.message("RemediationHeld"));
+    }
+}
+
 /// Its hosts are all gone from what is listed: three others are.
 fn lead_to_another(fleet: &mut Fleet, cluster: &ClusterKey) {
     fleet.identities.insert(cluster.clone(), Answer::Done(Some(Fact::Identity { uid: "other".into() })));

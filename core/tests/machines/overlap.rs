@@ -9,7 +9,7 @@ use resus_core::facts::{
 };
 use resus_core::input::{Fact, Gone, Input};
 use resus_core::mhc::facts::{Budget, ClusterKey, Dialect, Repair, Sign};
-use resus_core::quorum;
+use resus_core::quorum::{self, Starting};
 use resus_core::time::Wall;
 
 use crate::facts::{by_template, check, foreign_node_check, object, remediation_kind, up};
@@ -226,7 +226,7 @@ fn the_control_plane_is_one_for_machines_and_nodes() {
         for source in [Source::Nodes, Source::Checks] {
             fleet.tell(Input::Heard(source));
         }
-        let concerned = quorum::forbids(&fleet.world, &fleet.nodes[&None]["n1"].clone(), None, fleet.now());
+        let concerned = quorum::forbids(&fleet.world, &fleet.nodes[&None]["n1"].clone(), &Starting::new(), fleet.now());
         let told = matches!(&concerned, Some(Because::ControlPlaneBusy { node }) if **node == *"n0");
         assert_eq!(told, is_busy, "{at}: {concerned:?}");
     }

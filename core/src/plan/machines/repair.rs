@@ -323,9 +323,8 @@ impl<'a> Draft<'a> {
         if !sent {
             return Outcome::wait(Because::Queued);
         }
-        if quorum::machine_holds_back(self.world, subject.machine, round.reach, self.now) {
-            self.starting.insert(round.reach.key().cloned(), subject.machine.place.name.clone());
-        }
+        let part = quorum::machine_part(self.world, subject.machine, round.reach, self.now);
+        self.starting.insert((round.reach.key().cloned(), part), subject.machine.place.name.clone());
         Outcome::start(because)
     }
 

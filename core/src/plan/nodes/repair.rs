@@ -6,11 +6,12 @@ use crate::effect::{Effect, EffectKey, Hold, Mark, Owner};
 use crate::escalate::{self, Progress};
 use crate::facts::{Kind, MACHINE_API_VERSION, Name, Node, Object, ObjectKey};
 use crate::hold::{self, Standing};
+use crate::nhc;
 use crate::plan::Draft;
 use crate::plan::attempt::{Clear, refused};
+use crate::quorum::{self, Part};
 use crate::time::Mono;
 use crate::world::MachineOfNode;
-use crate::{nhc, quorum};
 
 /// What the Machine that a node names is to it.
 enum Mate {
@@ -185,18 +186,18 @@ impl<'a> Draft<'a> {
             Because::CreatingUnowned { .. } => vec![nhc::mismatch(round.check, node, &because, self.now.wall)],
             _ => Vec::new(),
         };
-        let control_plane = quorum::holds_back(self.world, node, self.now);
+        let part = quorum::part(self.world, &node.name, self.now);
         let owner = Owner::Check {
             node: node.name.clone(),
             check: round.check.name.clone(),
             check_uid: round.check.uid.clone(),
-            control_plane,
+            control_plane: part == Part::Counted,
             machine,
             tells,
         };
         let sent = self.create(&round.workshops[step], key, owner);
-        if sent && control_plane {
-            self.starting.insert(None, node.name.clone());
+        if sent {
+            self.starting.insert((None, part), node.name.clone());
         }
         match sent {
             true => Outcome::start(because),
