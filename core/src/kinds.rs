@@ -32,7 +32,7 @@ pub fn of_check(world: &World, check: &Check) -> BTreeSet<Kind> {
     let policy = steps.flat_map(|step| of_template(world, &step.template));
     let listed = check.status.unhealthy.iter().flat_map(|node| &node.remediations).map(|remediation| &remediation.key);
     // The status may not tell of them yet.
-    let there = world.objects.values().filter(|object| object.is_made_for(&check.uid)).map(|object| &object.key);
+    let there = world.objects.values().filter(|object| world.is_work_of(object, &check.uid)).map(|object| &object.key);
     policy.chain(listed.chain(there).map(|key| key.kind.clone())).filter(|kind| kind.api_version.contains('/')).collect()
 }
 

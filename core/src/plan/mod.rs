@@ -16,7 +16,7 @@ use crate::decision::{Because, Decision, Outcome};
 use crate::default_check;
 use crate::effect::{Effect, Room, Sender};
 use crate::escalate;
-use crate::facts::{Check, Mode, Name, Object, ObjectKey, Rival, Signal, Source};
+use crate::facts::{Check, Mode, Name, Object, ObjectKey, OwnerRef, Rival, Signal, Source};
 use crate::flight::Clearance;
 use crate::gate::{self, Gates};
 use crate::health::Known;
@@ -126,7 +126,8 @@ impl<'a> Draft<'a> {
         let watches = BTreeSet::from([Source::Nodes, Source::Checks, Source::Kinds, Source::OwnNamespace]);
         let checks: BTreeMap<&str, &Name> = world.checks.values().map(|check| (&*check.uid, &check.name)).collect();
         let owner = |object: &'a Object| {
-            let owner = object.owners.iter().find(|owner| checks.contains_key(&*owner.uid) && object.is_made_for(&owner.uid))?;
+            let is_owner = |owner: &&OwnerRef| checks.contains_key(&*owner.uid) && world.is_work_of(object, &owner.uid);
+            let owner = object.owners.iter().find(is_owner)?;
             Some((&object.node, *checks.get(&*owner.uid)?))
         };
         let owned = world.objects.values().filter_map(owner);

@@ -576,7 +576,7 @@ impl World {
 
     /// The NodeHealthCheck that a remediation was made under.
     pub fn owner_of(&self, object: &Object) -> Option<&Check> {
-        self.checks.values().find(|check| object.is_made_for(&check.uid))
+        self.checks.values().find(|check| self.is_work_of(object, &check.uid))
     }
 
     /// Without this, a remediation that lasts less than the pause between two statuses would leave no trace.

@@ -455,6 +455,12 @@ impl World {
         object.key.namespace.as_ref().is_none_or(|namespace| self.workplaces.contains(namespace))
     }
 
+    /// Was it made under the check of this uid? Anywhere else others may have written that it was: a uid is no secret, and whoever may
+    /// write such objects in a namespace of their own could keep any node from being repaired.
+    pub fn is_work_of(&self, object: &Object, check_uid: &str) -> bool {
+        object.is_made_for(check_uid) && self.is_at_home(object)
+    }
+
     /// Was it sent for a node, and not for a machine?
     pub fn is_for_node(&self, key: &ObjectKey) -> bool {
         self.creations.contains_key(key)

@@ -178,6 +178,26 @@ fn what_others_make_elsewhere_holds_nobody_back() {
     assert_eq!(cluster.created.len(), 1, "{:?}", because(&plan(&cluster.world, cluster.now()), "workers", "n2"));
 }
 
+/// They can name any check as the owner. On a node that is well, on one that will not be, and on one that is not there.
+#[test]
+fn what_others_make_elsewhere_in_the_name_of_a_check_is_none_of_its_work() {
+    let mut cluster = settled();
+    for node in ["n0", "n1", "nowhere"] {
+        let forged = remediation(node);
+        let key = ObjectKey { namespace: Some("tenant".into()), ..forged.key.clone() };
+        cluster.add_object(Object { key, finalizers: 1, ..forged });
+    }
+    cluster.run_well(10_000);
+    assert_eq!((cluster.check.status.unhealthy.len(), cluster.check.status.healthy), (0, Some(4)));
+    cluster.set_broken(&"n1".into(), true);
+    cluster.run_well(20_000);
+    assert_eq!(cluster.created.len(), 1, "{:?}", because(&plan(&cluster.world, cluster.now()), "workers", "n1"));
+    cluster.set_broken(&"n1".into(), false);
+    cluster.run_well(20_000);
+    let left = cluster.objects.keys().filter(|key| key.namespace.as_deref() == Some("tenant")).count();
+    assert_eq!((left, cluster.remediated().len()), (3, 3), "its own is removed, and nothing else");
+}
+
 /// A check makes such objects where its templates are, and has made them where its status says.
 #[test]
 fn what_is_left_where_a_status_tells_of_others_is_waited_for() {

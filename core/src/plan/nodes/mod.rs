@@ -336,7 +336,7 @@ fn zones<'a>(targets: &[Target<'a>]) -> BTreeMap<&'a str, Tally> {
 /// The remediations that this check owns, by node.
 fn remediations<'a>(world: &'a World, check: &Check) -> BTreeMap<Name, Vec<&'a Object>> {
     let mut by_node: BTreeMap<Name, Vec<&Object>> = BTreeMap::new();
-    for object in world.objects.values().filter(|object| object.is_made_for(&check.uid)) {
+    for object in world.objects.values().filter(|object| world.is_work_of(object, &check.uid)) {
         by_node.entry(object.node.clone()).or_default().push(object);
     }
     by_node
