@@ -665,8 +665,9 @@ impl ObjectView {
             created_at: metadata.created_at(),
             deleting: metadata.deletion_timestamp.is_some(),
             finalizers: metadata.finalizers.as_ref().map_or(0, |all| u32::try_from(all.len()).unwrap_or(u32::MAX)),
-            node: metadata.annotation(names::NODE_NAME).map_or_else(|| name.clone(), Into::into),
-            template: metadata.annotation(names::TEMPLATE_NAME).map(Into::into),
+            // Whoever may write on it may write anything there, which would stand in the status of its check.
+            node: metadata.annotation(names::NODE_NAME).filter(|node| is_name(node)).map_or_else(|| name.clone(), Into::into),
+            template: metadata.annotation(names::TEMPLATE_NAME).filter(|template| is_name(template)).map(Into::into),
             allows_several: metadata.annotation(names::MULTIPLE_TEMPLATES).is_some(),
             machine_check: metadata.annotation(names::MACHINE_CHECK_UID).map(Into::into),
             control_plane: metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::CONTROL_PLANE_LABEL)),
