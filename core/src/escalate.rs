@@ -95,21 +95,25 @@ pub enum Progress<'a> {
 
 /// `remembered` are remediations that are gone, but were given up before.
 pub fn progress<'a>(world: &World, policy: &Policy, mine: &[&'a Object], remembered: &[&Remediation], now: Now) -> Progress<'a> {
-    for (at, step) in policy.steps.iter().enumerate() {
-        let tried = remembered.iter().any(|gone| is_of(&gone.key, gone.template.as_ref(), step));
-        let mut of_step = mine.iter().filter(|object| is_of(&object.key, object.template.as_ref(), step)).peekable();
-        if of_step.peek().is_none() && !tried {
-            // What belongs to no step was made from a template that the check no longer names: it is at work all the same.
-            return match mine.iter().find(|object| step_of(policy, object).is_none()) {
-                Some(stray) if mine.iter().all(|object| step_of(policy, object).is_none()) => Progress::Working(stray, None),
-                Some(_) | None => Progress::Next(at),
-            };
-        }
-        if let Some(object) = of_step.find(|object| !is_over(world, step, object, now)) {
-            return Progress::Working(object, gives_up_at(world, step, object, now));
-        }
+    if let Some(at_work) = at_work(world, policy, mine, now) {
+        return at_work;
     }
-    Progress::Exhausted
+    let is_tried = |step: &Step| {
+        let is_there = mine.iter().any(|object| is_of(&object.key, object.template.as_ref(), step));
+        is_there || remembered.iter().any(|gone| is_of(&gone.key, gone.template.as_ref(), step))
+    };
+    policy.steps.iter().position(|step| !is_tried(step)).map_or(Progress::Exhausted, Progress::Next)
+}
+
+/// Whatever has begun has its time, of whichever step it is by now: the steps of a check may be edited meanwhile. What belongs to no
+/// step was made from a template that the check no longer names: it is at work all the same, until it was given up.
+fn at_work<'a>(world: &World, policy: &Policy, mine: &[&'a Object], now: Now) -> Option<Progress<'a>> {
+    let is_over = |object: &Object| match step_of(policy, object) {
+        Some(step) => is_over(world, step, object, now),
+        None => object.timed_out || object.succeeded == Some(false),
+    };
+    let object = mine.iter().find(|object| !is_over(object))?;
+    Some(Progress::Working(object, step_of(policy, object).and_then(|step| gives_up_at(world, step, object, now))))
 }
 
 pub fn step_of<'a>(policy: &'a Policy, object: &Object) -> Option<&'a Step> {

@@ -116,6 +116,30 @@ fn a_step_that_has_had_its_time_is_marked_and_the_next_begins() {
     assert_eq!(listed(&cluster, "n1"), None);
 }
 
+/// Another step before it, or another template in its place: what has begun is not overtaken.
+#[test]
+fn what_is_at_work_is_waited_for_when_the_steps_are_edited() {
+    let mut cluster = escalating();
+    cluster.installed = ["Metal", "MetalTemplate"].map(Name::from).into();
+    cluster.set_broken(&name("n1"), true);
+    cluster.run_well(6_000);
+    steps(&mut cluster, &[("PowerTemplate", "power"), ("RebootTemplate", "reboot")], false);
+    cluster.run_well(MINUTE);
+    exist(&cluster, &[reboot("n1")]);
+    cluster.run_well(4 * MINUTE);
+    exist(&cluster, &[reboot("n1"), power("n1")]);
+    assert!(cluster.objects[&reboot("n1")].timed_out);
+
+    steps(&mut cluster, &[("RebootTemplate", "reboot"), ("MetalTemplate", "metal")], false);
+    cluster.run_well(20 * MINUTE);
+    exist(&cluster, &[reboot("n1"), power("n1")]);
+    assert!(matches!(because(&cluster, "n1"), Because::Remediating { key, .. } if key == power("n1")));
+    // Its provider says that it is of no use.
+    cluster.change_object(&power("n1"), |object| object.succeeded = Some(false));
+    cluster.run_well(MINUTE);
+    exist(&cluster, &[reboot("n1"), power("n1"), key("Metal", "n1")]);
+}
+
 #[test]
 fn a_remediation_that_failed_is_not_waited_for() {
     let mut cluster = escalating();
