@@ -34,7 +34,7 @@ pub fn workshops<'a>(world: &'a World, policy: &Policy) -> Result<Vec<Workshop<'
 }
 
 pub fn workshop<'a>(world: &'a World, key: &ObjectKey) -> Result<Workshop<'a>, Because> {
-    let kind = remediation_kind(key);
+    let kind = remediation_kind(&key.kind);
     match world.served(&key.kind).map(|served| (served.namespaced, &key.namespace)) {
         None => return Err(Because::KindNotServed { key: key.clone() }),
         Some((true, None)) => return Err(Because::TemplateUnplaced { key: key.clone() }),
@@ -57,9 +57,13 @@ pub fn workshop<'a>(world: &'a World, key: &ObjectKey) -> Result<Workshop<'a>, B
     }
 }
 
-pub fn remediation_kind(template: &ObjectKey) -> Kind {
-    let name = template.kind.kind.strip_suffix(TEMPLATE_SUFFIX).unwrap_or(&template.kind.kind);
-    Kind { api_version: template.kind.api_version.clone(), kind: name.into() }
+pub fn remediation_kind(template: &Kind) -> Kind {
+    let name = template.kind.strip_suffix(TEMPLATE_SUFFIX).unwrap_or(&template.kind);
+    Kind { api_version: template.api_version.clone(), kind: name.into() }
+}
+
+pub fn template_kind(remediation: &Kind) -> Kind {
+    Kind { api_version: remediation.api_version.clone(), kind: format!("{}{TEMPLATE_SUFFIX}", remediation.kind).into() }
 }
 
 fn metal3_trouble(key: &ObjectKey) -> Option<Name> {
@@ -132,7 +136,7 @@ pub fn gives_up_at(world: &World, step: &Step, object: &Object, now: Now) -> Opt
 }
 
 fn is_of(key: &ObjectKey, template: Option<&Name>, step: &Step) -> bool {
-    key.kind == remediation_kind(&step.template)
+    key.kind == remediation_kind(&step.template.kind)
         && key.namespace == step.template.namespace
         && template.is_none_or(|template| *template == step.template.name)
 }

@@ -1,12 +1,13 @@
 //! Which kinds does anybody need to know?
 //!
-//! Whoever writes a check chooses a kind of templates. What is made from them is listed only where there are such templates,
-//! so that nobody chooses what else we list; and what nobody needs any more is forgotten.
+//! Whoever writes a check chooses a kind of templates, and whoever writes on a Machine may have it name a kind. What is made from
+//! templates is listed only where there are such templates, so that nobody chooses what else we list; and what nobody needs any more
+//! is forgotten.
 
 use std::collections::BTreeSet;
 
 use crate::escalate;
-use crate::facts::{Check, Kind, Name, ObjectKey, Signal};
+use crate::facts::{Check, Kind, Name, Signal};
 use crate::mhc::facts::{Flavour, MachinePolicy, Repair};
 use crate::plan::machines::kind_on;
 use crate::time::Mono;
@@ -19,6 +20,7 @@ pub fn wanted(world: &World) -> BTreeSet<Kind> {
     let policies = ours.filter_map(|check| check.policy.as_ref().ok());
     let of_machines = policies.flat_map(|policy| of_machine_policy(world, policy));
     let on_machines = world.fleet.machines.values().filter_map(kind_on);
+    let on_machines = on_machines.flat_map(|kind| of_template(world, &escalate::template_kind(&kind)));
     let on_their_way = world.flights.creations().map(|key| key.kind.clone());
     // What was made stays in sight until it is gone, even if nobody would make such a thing any more.
     let for_machines = world.objects.values().filter(|object| object.machine_check.is_some()).map(|object| &object.key);
@@ -29,7 +31,7 @@ pub fn wanted(world: &World) -> BTreeSet<Kind> {
 /// The kinds that a check needs, and of what it has already on nodes.
 pub fn of_check(world: &World, check: &Check) -> BTreeSet<Kind> {
     let steps = check.policy.iter().flat_map(|policy| &policy.steps);
-    let policy = steps.flat_map(|step| of_template(world, &step.template));
+    let policy = steps.flat_map(|step| of_template(world, &step.template.kind));
     let listed = check.status.unhealthy.iter().flat_map(|node| &node.remediations).map(|remediation| &remediation.key);
     // The status may not tell of them yet.
     let there = world.objects.values().filter(|object| world.is_work_of(object, &check.uid)).map(|object| &object.key);
@@ -39,16 +41,19 @@ pub fn of_check(world: &World, check: &Check) -> BTreeSet<Kind> {
 /// The kinds that a check of machines needs.
 pub fn of_machine_policy(world: &World, policy: &MachinePolicy) -> Vec<Kind> {
     match &policy.repair {
-        Repair::Template { kind, name } => {
-            of_template(world, &ObjectKey { kind: kind.clone(), namespace: None, name: name.clone() }).collect()
-        }
+        Repair::Template { kind, .. } => of_template(world, kind).collect(),
         Repair::Owner | Repair::PowerCycle | Repair::Deletion => Vec::new(),
     }
 }
 
-fn of_template(world: &World, template: &ObjectKey) -> impl Iterator<Item = Kind> {
-    let made = world.served(&template.kind).map(|_| escalate::remediation_kind(template));
-    [Some(template.kind.clone()), made].into_iter().flatten()
+/// Is it served, and so are the templates that it is made from?
+pub fn is_made(world: &World, kind: &Kind) -> bool {
+    world.served(kind).is_some() && world.served(&escalate::template_kind(kind)).is_some()
+}
+
+fn of_template(world: &World, template: &Kind) -> impl Iterator<Item = Kind> + use<> {
+    let made = world.served(template).map(|_| escalate::remediation_kind(template));
+    [Some(template.clone()), made].into_iter().flatten()
 }
 
 /// The API versions of all that anybody asks about.

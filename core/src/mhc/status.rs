@@ -116,7 +116,8 @@ pub fn waiting_for(kind: &Kind) -> Post {
 pub fn awaited(posted: &Posted) -> Option<Kind> {
     let (kind, api_version) = posted.message.strip_prefix(WAITING_FOR)?.strip_suffix(')')?.split_once(" (")?;
     let kind = Kind { api_version: api_version.into(), kind: kind.into() };
-    (posted.ours && kind.is_plausible()).then_some(kind)
+    // A field manager is whatever its writer says: what is of Kubernetes itself was never made by us.
+    (posted.ours && kind.is_plausible() && !kind.group().is_empty()).then_some(kind)
 }
 
 const WAITING_FOR: &str = "Waiting for ";

@@ -376,7 +376,9 @@ impl Fleet {
             kinds.extend([served("MachineHealthCheck"), served("Machine")]);
             kinds.extend(self.has_clusters.then(|| served("Cluster")));
         } else if api_version.starts_with("repair.test/v") {
-            kinds.extend(["CycleTemplate", "Cycle", "SwapTemplate", "Swap"].map(served));
+            kinds.extend(["CycleTemplate", "Cycle", "SwapTemplate", "Swap", "Lone"].map(served));
+        } else if **api_version == *"v1" {
+            kinds.extend(["Pod", "PodTemplate"].map(served));
         }
         Fact::Kinds { api_version: api_version.clone(), served: kinds }
     }

@@ -111,6 +111,30 @@ fn only_what_was_made_to_repair_a_healthy_machine_is_removed() {
     }
 }
 
+/// Whoever may write the status of a Machine can have it name any kind, as if we had written that.
+#[test]
+fn what_a_machine_names_is_looked_for_only_where_there_are_templates_of_it() {
+    for (kind, api_version) in [("Lone", "repair.test/v1"), ("Pod", "v1")] {
+        let mut fleet = templated(2, Amount::Percent(100));
+        let forged = Posted {
+            ours: true,
+            message: format!("Waiting for {kind} ({api_version})").into(),
+            ..posted(Status::False, "WaitingForRemediation")
+        };
+        fleet.change("m1", |machine| {
+            let new = machine.boards.iter_mut().find(|board| board.style == Style::New).expect("it has one");
+            new.slots[Sign::ExternallyRemediated as usize] = Slot::At(0, forged.clone());
+        });
+        let named = Source::Objects(Kind { api_version: api_version.into(), kind: kind.into() });
+        let now = plan(&fleet.world, fleet.now());
+        let asks = |effect: &Effect| matches!(effect, Effect::Discover { api_version: asked } if **asked == *"v1");
+        assert!(!now.watches.contains(&named) && !now.effects.iter().any(asks), "{named}");
+        fleet.breaks("n1");
+        fleet.wait(302);
+        assert_eq!(fleet.remediations(), ["m1"], "{named}");
+    }
+}
+
 /// A NodeHealthCheck has the Machine of its node own what it makes.
 #[test]
 fn what_a_node_health_check_made_is_left_to_it() {

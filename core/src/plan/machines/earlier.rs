@@ -4,6 +4,7 @@
 //! which kind it has stands on the Machine, too, in the condition ExternallyRemediated, for who has not seen it yet.
 
 use crate::facts::{Kind, Object, Source};
+use crate::kinds;
 use crate::mhc::facts::{Machine, Sign, Style};
 use crate::mhc::status;
 use crate::plan::Draft;
@@ -23,10 +24,10 @@ impl<'a> Draft<'a> {
             return Earlier::There(object);
         }
         let Some(kind) = kind_on(machine).filter(is_other) else { return Earlier::Nothing };
-        let is_served = self.world.served(&kind).is_some();
+        let is_made = kinds::is_made(self.world, &kind);
         let is_known = self.world.kinds.contains_key(&kind.api_version);
         let source = Source::Objects(kind);
-        if is_known && (!is_served || self.world.is_synced(&source)) { Earlier::Nothing } else { Earlier::Unknown(source) }
+        if is_known && (!is_made || self.world.is_synced(&source)) { Earlier::Nothing } else { Earlier::Unknown(source) }
     }
 
     /// What was made for the machine by us, of whichever kind.

@@ -415,9 +415,7 @@ fn means<'a>(world: &'a World, check: &MachineCheck, policy: &MachinePolicy) -> 
 
 pub fn remediation_kind(policy: &MachinePolicy) -> Option<Kind> {
     match &policy.repair {
-        Repair::Template { kind, name } => {
-            Some(escalate::remediation_kind(&ObjectKey { kind: kind.clone(), namespace: None, name: name.clone() }))
-        }
+        Repair::Template { kind, .. } => Some(escalate::remediation_kind(kind)),
         Repair::Owner | Repair::PowerCycle | Repair::Deletion => None,
     }
 }
