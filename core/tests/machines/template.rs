@@ -111,6 +111,25 @@ fn only_what_was_made_to_repair_a_healthy_machine_is_removed() {
     }
 }
 
+/// Whoever may write there can name any Machine as an owner, and any check as the one that it was made under.
+#[test]
+fn what_is_in_another_namespace_is_neither_removed_nor_waited_for() {
+    let mut fleet = templated(3, Amount::Percent(100));
+    for n in 0..2 {
+        let labels = fleet.machines[&*format!("m{n}")].labels.clone();
+        let labels = labels.iter().chain([(CONTROL_PLANE_MACHINE_LABEL, "")]).collect();
+        fleet.change(&format!("m{n}"), |machine| machine.labels = labels);
+    }
+    for (name, owner) in [("m0", "uid-m0"), ("stray", "uid-m0")] {
+        let key = ObjectKey { kind: remediation_kind(), namespace: Some("tenant".into()), name: name.into() };
+        let owners = [OwnerRef { uid: owner.into(), controls: false, is_check: false }].into();
+        fleet.add_object(Object { owners, machine_check: Some("uid-check".into()), ..object(key, 77) });
+    }
+    fleet.breaks("n1");
+    fleet.wait(302);
+    assert_eq!(fleet.remediations(), ["m1", "m0", "stray"], "{}", fleet.message("RemediationHeld"));
+}
+
 /// Whoever may write the status of a Machine can have it name any kind, as if we had written that.
 #[test]
 fn what_a_machine_names_is_looked_for_only_where_there_are_templates_of_it() {

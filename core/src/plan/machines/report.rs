@@ -114,6 +114,7 @@ impl<'a> Draft<'a> {
                 machines.filter(|machine| machine.place.name == object.key.name).any(|machine| machine.marks.paused)
             };
             object.key.kind == *kind
+                && object.key.namespace.as_ref() == Some(&check.place.namespace)
                 && object.machine_check.as_ref() == Some(&check.uid)
                 && !object.deleting
                 && !subjects.iter().any(|subject| subject.machine.place.name == object.key.name)
