@@ -23,83 +23,75 @@ const ONLY_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;
 /// `served` is how the API serves the kind of [`Source::Objects`]; the others are well known. `page` is where the page begins,
 /// if it is not the first, and `limit` how many objects it may have.
 pub fn list(source: &Source, served: Option<&Served>, places: &Places, page: Option<&str>, limit: u32) -> Sendable {
+    let Row { path, only, form } = row(source, served, places);
     let page = page.map(|page| format!("&continue={}", escape(page))).unwrap_or_default();
-    get(format!("{}?limit={limit}{}{page}", path(source, served, places), only(source, places)), source, ONLY_METADATA_LIST)
+    get(format!("{path}?limit={limit}{only}{page}"), form, ONLY_METADATA_LIST)
 }
 
 pub fn watch(source: &Source, served: Option<&Served>, places: &Places, version: &str) -> Sendable {
+    let Row { path, only, form } = row(source, served, places);
     let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={}", escape(version));
-    get(format!("{}?{query}{}", path(source, served, places), only(source, places)), source, ONLY_METADATA)
+    get(format!("{path}?{query}{only}"), form, ONLY_METADATA)
 }
 
-fn path(source: &Source, served: Option<&Served>, places: &Places) -> String {
+/// What is asked for to hear of a source.
+struct Row {
+    path: String,
+    /// The part of the query that leaves out what is of no use.
+    only: String,
+    form: Form,
+}
+
+/// How much of each object is asked for.
+#[derive(Clone, Copy)]
+enum Form {
+    Whole,
+    Metadata,
+}
+
+fn row(source: &Source, served: Option<&Served>, places: &Places) -> Row {
+    let all = |path: String| Row { path, only: String::new(), form: Form::Whole };
+    let named = |name: &str| format!("&fieldSelector=metadata.name%3D{}", escape(name));
+    let of_machines = |dialect: &Dialect, plural: &str| all(format!("{}/{plural}", api_root(dialect.api_version())));
+    let pods = |namespace: &str| all(format!("/api/v1/namespaces/{namespace}/pods"));
     match source {
         // Those of another cluster are asked for there.
-        Source::Nodes | Source::RemoteNodes(_) => "/api/v1/nodes".into(),
-        Source::Checks => format!("{}/{}", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL),
-        Source::Kinds => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".into(),
+        Source::Nodes | Source::RemoteNodes(_) => all("/api/v1/nodes".into()),
+        Source::Checks => all(format!("{}/{}", api_root(names::CHECK_API_VERSION), names::CHECK_PLURAL)),
+        Source::Kinds => Row { form: Form::Metadata, ..all("/apis/apiextensions.k8s.io/v1/customresourcedefinitions".into()) },
         Source::Objects(kind) => {
             let plural = served.map_or(&kind.kind, |served| &served.plural);
-            format!("{}/{}", api_root(&kind.api_version), escape(plural))
+            all(format!("{}/{}", api_root(&kind.api_version), escape(plural)))
         }
-        Source::NodeLeases => leases(&places.node_leases),
-        Source::Rivals(_) => "/apis/coordination.k8s.io/v1/leases".into(),
-        Source::OwnNamespace => "/api/v1/namespaces".into(),
-        Source::Budgets => format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", names::OPENSHIFT_ETCD),
-        Source::Guards => format!("/api/v1/namespaces/{}/pods", names::OPENSHIFT_ETCD),
-        Source::Etcd | Source::RemoteEtcd(_) => format!("/api/v1/namespaces/{}/pods", names::ETCD_PODS.0),
-        Source::MachineChecks(dialect) => format!("{}/{}", api_root(dialect.api_version()), names::MACHINE_CHECKS),
-        Source::Machines(dialect) => format!("{}/{}", api_root(dialect.api_version()), names::MACHINES),
-        Source::Clusters(dialect) => format!("{}/{}", api_root(dialect.api_version()), names::CLUSTERS),
-        Source::Access(cluster) => format!("/api/v1/namespaces/{}/secrets", escape(&cluster.namespace)),
-        Source::Signals(Signal::ClusterVersions) => "/apis/config.openshift.io/v1/clusterversions".into(),
-        Source::Signals(Signal::Kured) => "/apis/apps/v1/daemonsets".into(),
-        Source::Signals(Signal::Plans) => "/apis/upgrade.cattle.io/v1/plans".into(),
+        Source::NodeLeases => all(leases(&places.node_leases)),
+        Source::Rivals(rival) => {
+            Row { only: named(names::rival_lease(*rival)), ..all("/apis/coordination.k8s.io/v1/leases".into()) }
+        }
+        Source::OwnNamespace => Row { path: "/api/v1/namespaces".into(), only: named(&places.own), form: Form::Metadata },
+        Source::Budgets => all(format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", names::OPENSHIFT_ETCD)),
+        Source::Guards => pods(names::OPENSHIFT_ETCD),
+        Source::Etcd | Source::RemoteEtcd(_) => {
+            Row { only: format!("&labelSelector={}", escape(names::ETCD_PODS.1)), ..pods(names::ETCD_PODS.0) }
+        }
+        Source::MachineChecks(dialect) => of_machines(dialect, names::MACHINE_CHECKS),
+        Source::Machines(dialect) => of_machines(dialect, names::MACHINES),
+        Source::Clusters(dialect) => of_machines(dialect, names::CLUSTERS),
+        Source::Access(cluster) => {
+            let only = named(&format!("{}{}", cluster.name, names::KUBECONFIG.0));
+            Row { only, ..all(format!("/api/v1/namespaces/{}/secrets", escape(&cluster.namespace))) }
+        }
+        Source::Signals(Signal::ClusterVersions) => all("/apis/config.openshift.io/v1/clusterversions".into()),
+        Source::Signals(Signal::Kured) => {
+            Row { path: "/apis/apps/v1/daemonsets".into(), only: named(signal::KURED_NAME), form: Form::Metadata }
+        }
+        Source::Signals(Signal::Plans) => all("/apis/upgrade.cattle.io/v1/plans".into()),
     }
 }
 
-/// Of all Namespaces, DaemonSets, Leases and Secrets one matters, and of all Pods of the system those of etcd.
-fn only(source: &Source, places: &Places) -> String {
-    let named = |name: &str| format!("&fieldSelector=metadata.name%3D{}", escape(name));
-    match source {
-        Source::OwnNamespace => named(&places.own),
-        Source::Signals(Signal::Kured) => named(signal::KURED_NAME),
-        Source::Rivals(rival) => named(names::rival_lease(*rival)),
-        Source::Access(cluster) => named(&format!("{}{}", cluster.name, names::KUBECONFIG.0)),
-        Source::Etcd | Source::RemoteEtcd(_) => format!("&labelSelector={}", escape(names::ETCD_PODS.1)),
-        Source::Nodes
-        | Source::RemoteNodes(_)
-        | Source::MachineChecks(_)
-        | Source::Machines(_)
-        | Source::Clusters(_)
-        | Source::Checks
-        | Source::Kinds
-        | Source::Objects(_)
-        | Source::NodeLeases
-        | Source::Budgets
-        | Source::Guards
-        | Source::Signals(Signal::ClusterVersions | Signal::Plans) => String::new(),
-    }
-}
-
-fn get(uri: String, source: &Source, only_metadata: &str) -> Sendable {
-    let accept = match source {
-        Source::Kinds | Source::OwnNamespace | Source::Signals(Signal::Kured) => only_metadata,
-        Source::Nodes
-        | Source::RemoteNodes(_)
-        | Source::Checks
-        | Source::Objects(_)
-        | Source::NodeLeases
-        | Source::Etcd
-        | Source::RemoteEtcd(_)
-        | Source::Budgets
-        | Source::Guards
-        | Source::Rivals(_)
-        | Source::MachineChecks(_)
-        | Source::Machines(_)
-        | Source::Clusters(_)
-        | Source::Access(_)
-        | Source::Signals(Signal::ClusterVersions | Signal::Plans) => "application/json",
+fn get(uri: String, form: Form, only_metadata: &str) -> Sendable {
+    let accept = match form {
+        Form::Whole => "application/json",
+        Form::Metadata => only_metadata,
     };
     let request = Request::builder()
         .method(Method::GET)
