@@ -136,7 +136,8 @@ async fn the_series_of_a_node_go_with_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_without_our_crds_is_told_what_to_apply() {
     let Some(stage) = bare_stage(Cluster::builder()).await else { return };
-    stage.kubectl(&["delete", "crd", "nodehealthchecks.remediation.medik8s.io"]).await;
+    // What waits is the next step: kubectl itself waits for minutes on a busy machine.
+    stage.kubectl(&["delete", "crd", "nodehealthchecks.remediation.medik8s.io", "--wait=false"]).await;
     // The server goes on serving the kind for some moments after its definition is gone.
     until(SOON, "the kind is no longer served", || async {
         stage.checks_api().list(&ListParams::default()).await.is_err().then_some(())
