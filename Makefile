@@ -53,7 +53,7 @@ test: ## Run every test, most of them against real Kubernetes parts
 	exit $$result
 
 lint: ## Check format, lints, generated files, documentation, dependencies and scripts
-	@tests/setup rust cc deny
+	@tests/setup rust cc deny shellcheck
 	$(RUN)
 	run cargo fmt --all --check
 	run cargo clippy --locked --workspace --all-targets -- -D warnings
@@ -62,11 +62,7 @@ lint: ## Check format, lints, generated files, documentation, dependencies and s
 	run env RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 	# Without the tree of each duplicate; cargo tree -d has it.
 	run "$$(tests/setup --where deny)" --locked check --hide-inclusion-graph bans licenses sources
-	if command -v shellcheck >/dev/null; then
-	  run shellcheck tests/setup tests/kube/build tests/kubectl/prelude tests/mutants/run .ci/run
-	else
-	  echo "== shellcheck is not installed: scripts are not checked"
-	fi
+	run shellcheck tests/kubectl/prelude $$(git grep --untracked -l '^#!/usr/bin/env bash$$')
 
 mutants: ## Break one rule at a time and see the tests notice
 	@tests/setup rust cc
