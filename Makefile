@@ -66,6 +66,8 @@ lint: ## Check format, lints, generated files, documentation, dependencies and s
 
 mutants: ## Break one rule at a time and see the tests notice
 	@tests/setup rust cc
+	# The crates of others are built here, and taken over from here.
+	cargo test --locked --workspace --no-run
 	tests/mutants/run
 
 bench: ## Measure, in a release build
