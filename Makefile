@@ -43,8 +43,7 @@ test: ## Run every test, most of them against real Kubernetes parts
 	  echo "make test: going on, tests that need them are skipped (RESUS_REQUIRE_REAL=1 makes this a failure)" >&2
 	fi
 	result=0
-	# All of them, so that one run shows everything that fails.
-	cargo test --locked --workspace --no-fail-fast || result=$$?
+	tests/all || result=$$?
 	skipped=$$(wc -l <"$$RESUS_SKIPPED_FILE")
 	if [ "$$skipped" -gt 0 ]; then
 	  echo "make test: $$skipped skipped:"
