@@ -168,6 +168,21 @@ fn a_member_counts_for_an_hour_after_its_pod_is_gone() {
     assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 1, needed: 2, of: 2 }, "two of two cannot lose one");
 }
 
+/// Its Pod stands for it, however long ago it lost its label.
+#[test]
+fn a_member_without_a_label_counts_though_another_departs_hours_later() {
+    let mut cluster = settled();
+    control_plane(&mut cluster, &["n1", "n2", "n3", "n4"], true);
+    cluster.labels.remove(&name("n2"));
+    cluster.touch(&name("n2"));
+    cluster.run_well(2 * 60 * MINUTE);
+    pod_goes(&mut cluster, "n4");
+    node_goes(&mut cluster, "n4");
+    shows(&mut cluster, "n3", Some(false));
+    breaks(&mut cluster, &["n1"]);
+    assert_eq!(because(&cluster, "n1"), Because::EtcdQuorum { ready: 1, needed: 3, of: 4 });
+}
+
 #[test]
 fn a_member_whose_node_we_have_never_seen_counts() {
     let mut cluster = settled();

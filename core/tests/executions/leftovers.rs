@@ -71,7 +71,10 @@ fn because<'a>(plan: &'a Plan, check: &str, node: &str) -> &'a Because {
 
 /// n1 is broken, and the answer to its creation was lost; the watch does not show it.
 fn lost_creation() -> (Cluster, ObjectKey) {
-    let mut cluster = settled();
+    lost_creation_in(settled())
+}
+
+fn lost_creation_in(mut cluster: Cluster) -> (Cluster, ObjectKey) {
     cluster.set_broken(&"n1".into(), true);
     cluster.hear_all();
     cluster.time += 5_001;
@@ -134,6 +137,19 @@ fn what_may_have_been_created_under_another_check_is_waited_for() {
     }
 }
 
+#[test]
+fn what_may_have_been_created_on_the_control_plane_holds_all_of_it() {
+    let mut cluster = Cluster::new(5, at_most(3), Duration::from_secs(5));
+    cluster.run_well(10_000);
+    control_plane(&mut cluster, &["n0", "n1", "n2"], false);
+    let (mut cluster, _) = lost_creation_in(cluster);
+    cluster.set_broken(&"n2".into(), true);
+    cluster.hear_of(&Source::Nodes);
+    cluster.time += 5_001;
+    let now = plan(&cluster.world, cluster.now());
+    assert_eq!(*because(&now, "workers", "n2"), Because::ControlPlaneBusy { node: "n1".into() });
+}
+
 /// A template may be changed while no status tells of a remediation yet.
 #[test]
 fn what_was_made_from_an_earlier_template_is_at_work_before_any_status_tells_of_it() {
@@ -169,10 +185,12 @@ fn what_was_made_from_an_earlier_template_is_at_work_before_any_status_tells_of_
 fn what_others_make_elsewhere_holds_nobody_back() {
     let mut cluster = settled();
     control_plane(&mut cluster, &["n0", "n1", "n2"], false);
-    let owners = Box::new([OwnerRef { uid: "invented".into(), controls: false, is_check: true }]);
-    let forged = remediation("n1");
-    let key = ObjectKey { namespace: Some("tenant".into()), ..forged.key.clone() };
-    cluster.add_object(Object { key, control_plane: true, node: "n2".into(), owners, ..forged });
+    for node in ["n1", "n2"] {
+        let owners = Box::new([OwnerRef { uid: "invented".into(), controls: false, is_check: true }]);
+        let forged = remediation(node);
+        let key = ObjectKey { namespace: Some("tenant".into()), ..forged.key.clone() };
+        cluster.add_object(Object { key, control_plane: true, owners, ..forged });
+    }
     cluster.set_broken(&"n2".into(), true);
     cluster.run_well(20_000);
     assert_eq!(cluster.created.len(), 1, "{:?}", because(&plan(&cluster.world, cluster.now()), "workers", "n2"));
@@ -441,6 +459,36 @@ fn a_look_that_is_refused_says_why_nothing_starts() {
     assert_eq!(cluster.created.len(), 0);
     cluster.run_well(60_000);
     assert_eq!(cluster.created.len(), 1, "once it may be read");
+}
+
+/// Nobody has refused anything: the server has too much to do, or there is no such node.
+#[test]
+fn a_look_that_was_not_refused_is_not_told_of_as_such() {
+    for answer in
+        [Answer::Refused { why: "busy".into(), retry_after: Some(Duration::from_secs(1)), forbidden: false }, Answer::Missing]
+    {
+        let mut cluster = settled();
+        cluster.set_broken(&"n1".into(), true);
+        cluster.hear_all();
+        cluster.time += 5_001;
+        for _ in 0..20 {
+            cluster.turn();
+            while let Some(effect) = cluster.requests.front().map(Effect::key) {
+                if effect != EffectKey::Look(None, "n1".into()) {
+                    cluster.execute(0, Fate::Done);
+                    continue;
+                }
+                cluster.requests.pop_front();
+                apply(&mut cluster, Input::Answered(effect, answer.clone()));
+            }
+            cluster.hear_all();
+            cluster.time += 250;
+            let now = plan(&cluster.world, cluster.now());
+            let told = because(&now, "workers", "n1");
+            assert!(!matches!(told, Because::LookRefused { .. }), "{told}");
+        }
+        assert_eq!(cluster.created.len(), 0, "nothing starts without a look");
+    }
 }
 
 /// Whoever writes checks chooses kinds of templates: nothing else may be listed for them, nor kept for ever.

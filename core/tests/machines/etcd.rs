@@ -1,5 +1,6 @@
 //! Machines that host etcd, whatever their labels say.
 
+use resus_core::etcd::EtcdPod;
 use resus_core::facts::{Amount, ETCD_LABEL, Node, Source, Status};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::mhc::facts::{Access, Budget, CONTROL_PLANE_MACHINE_LABEL, ClusterKey, Dialect, Repair};
@@ -90,8 +91,19 @@ fn a_machine_set_is_not_asked_to_replace_what_etcd_needs() {
 /// Two of five; and another kubeconfig, of the same cluster: a token that was renewed.
 #[test]
 fn members_that_are_gone_are_remembered_while_their_cluster_is_reached_anew() {
+    for says_who_it_is in [true, false] {
+        remembers_while_it_is_reached_anew(says_who_it_is);
+    }
+}
+
+fn remembers_while_it_is_reached_anew(says_who_it_is: bool) {
     let (mut fleet, cluster) = hosts(by_template(), true);
     let key = cluster.clone().expect("it is elsewhere");
+    if !says_who_it_is {
+        let answer = Answer::Refused { why: "forbidden".into(), retry_after: None, forbidden: true };
+        fleet.identities.insert(key.clone(), answer);
+        fleet.restart();
+    }
     for (node, machine) in [("n3", "m3"), ("n4", "m4")] {
         let mut host = fleet.nodes[&cluster][node].clone();
         (host.version, host.labels) = (fleet.next_version(), [(ETCD_LABEL, "true")].into_iter().collect());
@@ -110,6 +122,34 @@ fn members_that_are_gone_are_remembered_while_their_cluster_is_reached_anew() {
         fleet.wait(10);
     }
     breaks_and_is_guarded(&mut fleet, cluster.as_ref());
+}
+
+/// By its Pod, which stands all the time, while its Node has lost its label; and what never had one is no more than it was.
+#[test]
+fn members_without_a_label_are_what_they_were_when_their_cluster_is_reached_anew() {
+    for had_label in [true, false] {
+        let (mut fleet, cluster) = hosts(by_template(), true);
+        let key = cluster.clone().expect("it is elsewhere");
+        let says = EtcdPod { node: "n4".into(), ready: false };
+        fleet.etcd.insert("etcd-n4".into(), says.clone());
+        fleet.list(Source::RemoteEtcd(key.clone()));
+        for labels in [[(ETCD_LABEL, "true")].as_slice(), &[]].into_iter().filter(|labels| had_label || labels.is_empty()) {
+            let mut host = fleet.nodes[&cluster]["n4"].clone();
+            (host.version, host.labels) = (fleet.next_version(), labels.iter().copied().collect());
+            fleet.nodes.get_mut(&cluster).expect("it is there").insert("n4".into(), host.clone());
+            fleet.tell(Input::Seen(Fact::RemoteNode(key.clone(), host)));
+        }
+        fleet.wait(2 * 3600);
+        fleet.another_kubeconfig(&key);
+        fleet.list(Source::RemoteEtcd(key.clone()));
+        fleet.wait(10);
+        fleet.ready(cluster.as_ref(), "n0", Status::False);
+        fleet.wait(302);
+        match had_label {
+            true => assert!(fleet.message("RemediationHeld").contains("2 other members of 4"), "{:?}", fleet.remediations()),
+            false => assert_eq!(fleet.remediations(), ["m0"], "{}", fleet.message("RemediationHeld")),
+        }
+    }
 }
 
 /// Not even a label: the kubelet of any node may show a Pod of etcd.

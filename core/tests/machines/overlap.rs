@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use resus_core::decision::Because;
+use resus_core::decision::{Because, Decision};
+use resus_core::effect::Effect;
 use resus_core::facts::{
     Amount, CONTROL_PLANE_LABELS, Check, Claim, HealthyDelay, Kind, Mode, Object, ObjectKey, OwnerRef, Policy, Requirement, Rule,
     Selector, Source, Status, Step, Threshold,
 };
-use resus_core::input::{Fact, Gone, Input};
+use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::mhc::facts::{Budget, ClusterKey, Dialect, Repair, Sign};
+use resus_core::plan::plan;
 use resus_core::quorum::{self, Starting};
 use resus_core::time::Wall;
 
-use crate::facts::{by_template, check, foreign_node_check, object, remediation_kind, up};
+use crate::facts::{by_template, check, foreign_node_check, object, remediation_kind, template_kind, up};
 use crate::model::{CHECK, Fleet};
 
 fn second(fleet: &mut Fleet, created_at: i64, repair: Repair, budget: Budget) {
@@ -108,6 +110,51 @@ fn node_check() -> Check {
         startup_timeout: None,
     };
     Check { take_over: true, policy: Ok(policy), ..foreign_node_check("uid-nhc") }
+}
+
+/// What it decides about n1, which is not ready for long enough; it makes the same as the check of machines.
+fn decided_by_node_check(fleet: &mut Fleet) -> Because {
+    // Nobody is asked about upgrades here.
+    fleet.world.detectors.on.clear();
+    let mut check = node_check();
+    check.policy.as_mut().expect("it is valid").steps[0].template =
+        ObjectKey { kind: template_kind(), namespace: Some("ns".into()), name: "cycle".into() };
+    fleet.tell(Input::Seen(Fact::Check(check)));
+    fleet.list(Source::NodeLeases);
+    fleet.time += 301_000;
+    for source in fleet.world.sources().cloned().collect::<Vec<_>>() {
+        fleet.tell(Input::Heard(source));
+    }
+    let now = plan(&fleet.world, fleet.now());
+    let is_wanted = |decision: &&Decision| *decision.check == *"nhc" && *decision.node == *"n1";
+    now.decisions.iter().find(is_wanted).expect("it is decided on").because.clone()
+}
+
+/// Another that says of no host which one it is, and that no check watches over, changes nothing.
+#[test]
+fn of_two_machines_that_name_one_node_the_one_that_is_certainly_of_its_host_counts() {
+    let mut fleet = Fleet::with(Dialect::V1beta2, 3, by_template(), Amount::Percent(100));
+    fleet.add_template();
+    let mut thief = fleet.machines["m1"].clone();
+    (thief.place.name, thief.uid, thief.provider_id, thief.marks.skipped) = ("a-thief".into(), "uid-thief".into(), None, true);
+    fleet.machines.insert("a-thief".into(), thief.clone());
+    fleet.tell(Input::Seen(Fact::Machine(thief)));
+    fleet.breaks("n1");
+    let owner = "MachineHealthCheck ns/check".into();
+    assert_eq!(decided_by_node_check(&mut fleet), Because::Overlapping { owner });
+}
+
+#[test]
+fn what_may_have_been_made_for_a_machine_holds_its_node_when_its_check_is_gone() {
+    let mut fleet = Fleet::with(Dialect::V1beta2, 3, by_template(), Amount::Percent(100));
+    fleet.add_template();
+    fleet.breaks("n1");
+    fleet.wait(297);
+    let sent = fleet.until_sent(|effect| matches!(effect, Effect::Create(_)));
+    fleet.tell(Input::Answered(sent.key(), Answer::Unsure { why: "lost".into() }));
+    fleet.remove_check(CHECK);
+    let key = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "m1".into() };
+    assert_eq!(decided_by_node_check(&mut fleet), Because::LeftBehind { key });
 }
 
 /// What was made under a check of nodes that is gone, and is not gone itself.

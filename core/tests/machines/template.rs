@@ -1,9 +1,10 @@
 //! An external controller repairs, by objects made from a template.
 
+use resus_core::decision::Because;
 use resus_core::effect::Effect;
 use resus_core::facts::{Amount, Invalid, Kind, Object, ObjectKey, OwnerRef, Source, Status};
 use resus_core::input::{Answer, Fact, Gone, Input};
-use resus_core::mhc::facts::{Budget, CONTROL_PLANE_MACHINE_LABEL, Dialect, Posted, Repair, Sign, Slot, Style};
+use resus_core::mhc::facts::{Budget, CONTROL_PLANE_MACHINE_LABEL, Dialect, Posted, ROLE_LABEL, Repair, Sign, Slot, Style};
 use resus_core::plan::plan;
 
 use crate::facts::{by_template, check, foreign_node_check, object, posted, remediation_kind, template_kind};
@@ -324,6 +325,37 @@ fn the_control_plane_is_repaired_one_at_a_time_and_never_beyond_the_majority() {
     fleet.recovers("n0");
     fleet.wait(2);
     assert_eq!(fleet.remediations(), ["m1", "m3"]);
+}
+
+/// Of which nobody knows yet whether it was carried out.
+#[test]
+fn one_machine_of_the_control_plane_waits_for_what_may_be_under_way_on_another() {
+    let ways =
+        [(Dialect::V1beta2, by_template()), (Dialect::OpenShift, Repair::Deletion), (Dialect::OpenShift, Repair::PowerCycle)];
+    for (dialect, repair) in ways {
+        let mut fleet = Fleet::with(dialect, 5, repair, Amount::Percent(100));
+        fleet.add_template();
+        for machine in ["m0", "m1"] {
+            let labels = [(CONTROL_PLANE_MACHINE_LABEL, ""), ROLE_LABEL].into_iter().collect();
+            fleet.change(machine, |machine| machine.labels = labels);
+        }
+        ["n0", "n1"].iter().for_each(|node| fleet.breaks(node));
+        fleet.wait(297);
+        let is_begun =
+            |effect: &Effect| matches!(effect, Effect::Create(_) | Effect::DeleteMachine { .. } | Effect::PowerCycle { .. });
+        let sent = fleet.until_sent(is_begun);
+        let waits = |fleet: &Fleet| {
+            let now = plan(&fleet.world, fleet.now());
+            let decision = now.decisions.iter().find(|decision| &*decision.node == "m1").expect("it is decided on");
+            assert_eq!(decision.because, Because::ControlPlaneBusy { node: "m0".into() }, "{dialect:?}: {sent:?}");
+        };
+        waits(&fleet);
+        if matches!(sent, Effect::PowerCycle { .. }) {
+            fleet.tell(Input::Answered(sent.key(), Answer::Done(None)));
+            fleet.change("m0", |machine| machine.marks.power_cycle = true);
+            waits(&fleet);
+        }
+    }
 }
 
 #[test]
