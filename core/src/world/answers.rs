@@ -46,7 +46,7 @@ impl World {
             (EffectKey::LookMachine(place), Answer::Done(Some(Fact::Machine(machine)))) => {
                 if self.fleet.machines.contains_key(&place) {
                     let listing = self.is_listing(&Source::Machines(machine.dialect));
-                    self.machine_seen(machine, now);
+                    self.machine_seen(machine, false, now);
                     self.fleet.looks.retain(|_, looked_at| now.mono.since(*looked_at) < STALE_AFTER);
                     if !listing {
                         self.fleet.looks.insert(place, sent_at);
@@ -81,12 +81,12 @@ impl World {
                     if check.dialect.styles().contains(&Style::New) && check.status.new.is_empty() {
                         self.fleet.drops_new.insert(check.dialect);
                     }
-                    self.machine_check_seen(check);
+                    self.machine_check_seen(check, false);
                 }
             }
             (EffectKey::Tie(_), Answer::Done(Some(Fact::MachineCheck(check)))) => {
                 if self.fleet.checks.get(&check.place).is_some_and(|known| known.uid == check.uid) {
-                    self.machine_check_seen(check);
+                    self.machine_check_seen(check, false);
                 }
             }
             (EffectKey::MachineCheckStatus(_) | EffectKey::Tie(_), _) => {}
@@ -185,7 +185,7 @@ impl World {
                             briefs.drain(..told.min(briefs.len()));
                         }
                     }
-                    self.check_seen(check, now);
+                    self.check_seen(check, false, now);
                 }
             }
             (EffectKey::Status(_), _) | (EffectKey::Lease, _) => {}
@@ -200,10 +200,7 @@ impl World {
         let is_there = found.is_some();
         // While a list is under way its older news may follow: what the look shows is taken in, but does not count.
         let listing = self.is_listing(&source);
-        let news = match listing {
-            true => News::Listed,
-            false => News::Asked { fresh: self.is_up_to_date(&source, now.mono) },
-        };
+        let news = News::Asked { fresh: !listing && self.is_up_to_date(&source, now.mono) };
         match (found, &cluster) {
             (Some(node), None) if self.nodes.contains_key(&name) => {
                 self.node_seen(node, news, now);
@@ -227,7 +224,7 @@ impl World {
             self.fleet.drops_new.insert(machine.dialect);
         }
         if self.fleet.machines.get(&machine.place).is_some_and(|known| known.uid == machine.uid) {
-            self.machine_seen(machine, now);
+            self.machine_seen(machine, false, now);
         }
     }
 

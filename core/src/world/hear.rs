@@ -153,9 +153,14 @@ impl World {
         let changed = match fact {
             Fact::Node(node) => {
                 let news = self.news(&Source::Nodes, now.mono);
+                self.mark_seen(&Source::Nodes, &node.name);
                 self.node_seen(node, news, now)
             }
-            Fact::Check(check) => self.check_seen(check, now),
+            Fact::Check(check) => {
+                self.mark_seen(&Source::Checks, &check.name);
+                let listed = self.is_listing(&Source::Checks);
+                self.check_seen(check, listed, now)
+            }
             Fact::Object(object) => self.object_seen(object),
             Fact::Definition { name, ours } => {
                 self.mark_seen(&Source::Kinds, &name);
@@ -185,8 +190,20 @@ impl World {
             }
             // Of which node only the answer knows.
             Fact::MachineOfNode { .. } => false,
-            Fact::MachineCheck(check) => self.machine_check_seen(check),
-            Fact::Machine(machine) => self.machine_seen(machine, now),
+            Fact::MachineCheck(check) => {
+                let source = Source::MachineChecks(check.dialect);
+                self.mark_seen(&source, &check.place.to_string().into());
+                let listed = self.is_listing(&source);
+                self.machine_check_seen(check, listed)
+            }
+            Fact::Machine(machine) => {
+                let source = Source::Machines(machine.dialect);
+                let listed = self.is_listing(&source);
+                if listed {
+                    self.mark_seen(&source, &machine.place.to_string().into());
+                }
+                self.machine_seen(machine, listed, now)
+            }
             Fact::Cluster(dialect, cluster) => {
                 self.mark_seen(&Source::Clusters(dialect), &cluster_name(&cluster.key));
                 self.fleet.cluster_seen(cluster, now.mono)
@@ -227,7 +244,6 @@ impl World {
     }
 
     pub(super) fn node_seen(&mut self, node: Node, news: News, now: Now) -> bool {
-        self.mark_seen(&Source::Nodes, &node.name);
         self.unreadable.remove(&node.name);
         let name = node.name.clone();
         let Some(before) = take_in(&mut self.nodes, node, news, &self.clock, now) else { return false };
@@ -247,10 +263,10 @@ impl World {
         known.is_some()
     }
 
-    pub(super) fn check_seen(&mut self, check: Check, now: Now) -> bool {
-        self.mark_seen(&Source::Checks, &check.name);
-        let is_old = self.checks.get(&check.name).is_some_and(|known| check.version.is_older_than(&known.version));
-        if is_old && !self.is_listing(&Source::Checks) {
+    /// `listed`: by a list, which is always believed. An answer that arrives while a list is under way is no part of it: it may
+    /// be older, and says nothing of what is gone since.
+    pub(super) fn check_seen(&mut self, check: Check, listed: bool, now: Now) -> bool {
+        if !listed && self.checks.get(&check.name).is_some_and(|known| check.version.is_older_than(&known.version)) {
             return false;
         }
         self.signals.recall(&check, &self.clock, now);
@@ -265,22 +281,19 @@ impl World {
         true
     }
 
-    pub(super) fn machine_check_seen(&mut self, check: MachineCheck) -> bool {
-        let source = Source::MachineChecks(check.dialect);
-        self.mark_seen(&source, &check.place.to_string().into());
-        let known = self.fleet.checks.get(&check.place);
-        if known.is_some_and(|known| check.version.is_older_than(&known.version)) && !self.is_listing(&source) {
+    /// `listed`: as for [`World::check_seen`].
+    pub(super) fn machine_check_seen(&mut self, check: MachineCheck, listed: bool) -> bool {
+        if !listed && self.fleet.checks.get(&check.place).is_some_and(|known| check.version.is_older_than(&known.version)) {
             return false;
         }
         self.fleet.checks.insert(check.place.clone(), check);
         true
     }
 
-    pub(super) fn machine_seen(&mut self, mut machine: Machine, now: Now) -> bool {
-        let source = Source::Machines(machine.dialect);
-        if self.is_listing(&source) {
-            self.mark_seen(&source, &machine.place.to_string().into());
-        } else if self.fleet.machines.get(&machine.place).is_some_and(|known| machine.version.is_older_than(&known.version)) {
+    /// `listed`: as for [`World::check_seen`].
+    pub(super) fn machine_seen(&mut self, mut machine: Machine, listed: bool, now: Now) -> bool {
+        let known = self.fleet.machines.get(&machine.place);
+        if !listed && known.is_some_and(|known| machine.version.is_older_than(&known.version)) {
             return false;
         }
         self.flights.resolved(&EffectKey::PowerCycle(machine.place.clone()));

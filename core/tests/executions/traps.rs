@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::model::{Cluster, Fate, at_most, remediation};
 use resus_core::effect::{Effect, EffectKey};
 use resus_core::facts::{
-    Amount, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnerRef, Source, Status, Threshold, Version,
+    Amount, Check, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnerRef, Source, Status, Threshold, Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::nhc::CheckStatus;
@@ -31,6 +31,17 @@ fn due(cluster: &mut Cluster) -> Plan {
     cluster.hear_all();
     cluster.time += 5_001;
     cluster.turn()
+}
+
+/// As [`due`], with the look and the status under way.
+fn looks_and_writes(cluster: &mut Cluster) -> EffectKey {
+    due(cluster);
+    let event = cluster.requests.iter().position(|effect| matches!(effect, Effect::Emit(_)));
+    cluster.execute(event.expect("events come first"), Fate::Done);
+    cluster.turn();
+    assert!(cluster.requests.iter().any(|effect| matches!(effect, Effect::Look { .. })));
+    let status = cluster.requests.iter().find(|effect| matches!(effect, Effect::Status { .. }));
+    status.expect("n1 is told of").key()
 }
 
 fn execute_all(cluster: &mut Cluster) {
@@ -92,6 +103,50 @@ fn a_list_that_is_older_than_the_look_does_not_make_the_look_count() {
     }
     apply(&mut cluster, Input::Listed(Source::Nodes));
     assert_eq!(count(&plan(&cluster.world, cluster.now()), creates), 0);
+}
+
+/// The Node goes after the look and before the list, and the answer to the look comes last.
+#[test]
+fn an_answer_during_a_list_does_not_vouch_for_what_the_list_does_not_show() {
+    let mut cluster = settled();
+    let write = looks_and_writes(&mut cluster);
+    for source in [Source::Nodes, Source::Checks] {
+        apply(&mut cluster, Input::Broken(source.clone()));
+        apply(&mut cluster, Input::Listing(source));
+    }
+    let (node, check) = (cluster.node(&name("n1")), cluster.check.clone());
+    apply(&mut cluster, Input::Answered(EffectKey::Look(None, name("n1")), Answer::Done(Some(Fact::Node(node)))));
+    apply(&mut cluster, Input::Answered(write, Answer::Done(Some(Fact::Check(check)))));
+    for n in ["n0", "n2", "n3"] {
+        let node = cluster.node(&name(n));
+        apply(&mut cluster, Input::Seen(Fact::Node(node)));
+    }
+    apply(&mut cluster, Input::Listed(Source::Nodes));
+    apply(&mut cluster, Input::Listed(Source::Checks));
+    assert_eq!(cluster.world.nodes.keys().map(|node| &**node).collect::<Vec<_>>(), ["n0", "n2", "n3"]);
+    assert!(cluster.world.checks.is_empty());
+}
+
+/// The node recovers, and the check is deleted, after the requests and before the list; and the answers come between its pages.
+#[test]
+fn an_answer_during_a_list_does_not_overrule_a_page_that_is_newer() {
+    let mut cluster = settled();
+    let write = looks_and_writes(&mut cluster);
+    let (ill, acting) = (cluster.node(&name("n1")), cluster.check.clone());
+    for source in [Source::Nodes, Source::Checks] {
+        apply(&mut cluster, Input::Broken(source.clone()));
+        apply(&mut cluster, Input::Listing(source));
+    }
+    cluster.set_broken(&name("n1"), false);
+    let well = cluster.node(&name("n1"));
+    cluster.version += 1;
+    let leaving = Check { version: Version(cluster.version.to_string().into()), deleting: true, ..acting.clone() };
+    apply(&mut cluster, Input::Seen(Fact::Node(well.clone())));
+    apply(&mut cluster, Input::Seen(Fact::Check(leaving.clone())));
+    apply(&mut cluster, Input::Answered(EffectKey::Look(None, name("n1")), Answer::Done(Some(Fact::Node(ill)))));
+    apply(&mut cluster, Input::Answered(write, Answer::Done(Some(Fact::Check(acting)))));
+    assert_eq!(cluster.world.nodes["n1"].node, well);
+    assert_eq!(cluster.world.checks[&leaving.name], leaving);
 }
 
 #[test]

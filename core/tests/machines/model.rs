@@ -181,7 +181,7 @@ impl Fleet {
         matches!(source, Source::RemoteNodes(cluster) | Source::RemoteEtcd(cluster) if self.hanging.contains(cluster))
     }
 
-    fn facts(&self, source: &Source) -> Vec<Fact> {
+    pub fn facts(&self, source: &Source) -> Vec<Fact> {
         match source {
             Source::Kinds => {
                 let clusters = Fact::Definition { name: "clusters.cluster.x-k8s.io".into(), ours: false };

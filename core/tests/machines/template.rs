@@ -581,6 +581,48 @@ fn a_look_that_is_refused_says_why_nothing_starts() {
     assert_eq!(fleet.remediations(), ["m1"], "once it may be read");
 }
 
+/// What goes, or is changed, between the request and the list is as the list shows it, also where the answer comes last.
+#[test]
+fn an_answer_during_a_list_is_none_of_it() {
+    for (is_look, is_gone) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut fleet = templated(2, Amount::Percent(100));
+        fleet.breaks("n1");
+        fleet.wait(if is_look { 297 } else { 0 });
+        let (sent, source, earlier) = match is_look {
+            true => {
+                let sent = fleet.until_sent(|effect| matches!(effect, Effect::LookMachine { .. }));
+                (sent, Source::Machines(fleet.dialect), Fact::Machine(fleet.machines["m1"].clone()))
+            }
+            false => {
+                let sent = fleet.until_sent(|effect| matches!(effect, Effect::MachineCheckStatus { .. }));
+                (sent, Source::MachineChecks(fleet.dialect), Fact::MachineCheck(fleet.checks[CHECK].clone()))
+            }
+        };
+        let version = fleet.next_version();
+        match (is_look, is_gone) {
+            (true, true) => drop(fleet.machines.remove("m1")),
+            (false, true) => drop(fleet.checks.remove(CHECK)),
+            (true, false) => {
+                let machine = fleet.machines.get_mut("m1").expect("it is there");
+                (machine.version, machine.deleting) = (version, true);
+            }
+            (false, false) => {
+                let check = fleet.checks.get_mut(CHECK).expect("it is there");
+                (check.version, check.deleting) = (version, true);
+            }
+        }
+        fleet.tell(Input::Broken(source.clone()));
+        fleet.tell(Input::Listing(source.clone()));
+        fleet.facts(&source).into_iter().for_each(|fact| fleet.tell(Input::Seen(fact)));
+        fleet.tell(Input::Answered(sent.key(), Answer::Done(Some(earlier))));
+        fleet.tell(Input::Listed(source));
+        assert!(fleet.world.fleet.looks.is_empty());
+        let (machines, checks) = (&fleet.world.fleet.machines, &fleet.world.fleet.checks);
+        assert!(machines.values().eq(fleet.machines.values()), "{machines:?}");
+        assert!(checks.values().eq(fleet.checks.values()), "{checks:?}");
+    }
+}
+
 /// A check that a list no longer shows leaves as little as one whose end was seen.
 #[test]
 fn nothing_is_remembered_of_a_check_that_went_unseen() {
