@@ -36,7 +36,7 @@ const STRAYS_TOLD_MAX: usize = 100;
 
 pub struct Process {
     pub world: World,
-    watches: BTreeMap<Source, (u64, Way)>,
+    watches: BTreeMap<Source, Watching>,
     watches_begun: u64,
     /// Something was heard on which a decision can depend.
     changed: bool,
@@ -59,6 +59,14 @@ pub struct Way {
     pub served: Option<Served>,
     /// What leads to the server of another cluster; none: it is our own.
     pub access: Option<Access>,
+}
+
+/// A watch that was begun.
+struct Watching {
+    number: u64,
+    way: Way,
+    /// It has said that its list begins.
+    lists: bool,
 }
 
 /// What is to be done after planning.
@@ -138,11 +146,13 @@ impl Process {
     }
 
     /// Takes in what was heard: by the watch of this number, or as the answer to a request. False: no decision can depend on it.
-    /// What a watch said before it was ended may arrive after, and must not count any more.
+    /// What a watch said before it was ended may arrive after, and must not count any more; nor what it says before it is ended.
     pub fn hear(&mut self, watch: Option<u64>, input: Input, now: Now) -> bool {
-        let is_current = watch.is_none_or(|number| self.watches.values().any(|(own, _)| *own == number));
-        if !is_current {
+        if !watch.is_none_or(|number| self.is_current(number)) {
             return false;
+        }
+        if matches!(input, Input::Listing(_)) {
+            self.watches.values_mut().filter(|own| Some(own.number) == watch).for_each(|own| own.lists = true);
         }
         match &input {
             Input::Unreadable { source, name, why } => self.tell_unreadable(source, name, why),
@@ -221,27 +231,35 @@ impl Process {
         let (mut ends, mut begins) = (Vec::new(), Vec::new());
         let unwanted: Vec<Source> = self.watches.keys().filter(|source| !plan.watches.contains(source)).cloned().collect();
         for source in unwanted {
-            ends.extend(self.watches.remove(&source).map(|(number, _)| number));
+            ends.extend(self.watches.remove(&source).map(|own| own.number));
             self.news.push(News::NotWatched(source.clone()));
             self.world.apply(Input::Stopped(source), now);
         }
         for source in &plan.watches {
-            let way = self.way(source);
-            if let (Some((_, own)), Some(way)) = (self.watches.get(source), &way)
-                && own == way
-            {
+            if self.watches.get(source).is_some_and(|own| self.is_good(source, own)) {
                 continue;
             }
-            ends.extend(self.watches.remove(source).map(|(number, _)| number));
-            if let Some(way) = way {
+            ends.extend(self.watches.remove(source).map(|own| own.number));
+            if let Some(way) = self.way(source) {
                 self.watches_begun += 1;
-                self.watches.insert(source.clone(), (self.watches_begun, way.clone()));
+                let watching = Watching { number: self.watches_begun, way: way.clone(), lists: false };
+                self.watches.insert(source.clone(), watching);
                 begins.push((self.watches_begun, source.clone(), way));
             }
         }
         let clusters = &self.world.fleet.clusters;
         self.told.unreadable.retain(|cluster, _| clusters.contains_key(cluster));
         (ends, begins)
+    }
+
+    fn is_current(&self, number: u64) -> bool {
+        let watch = self.watches.iter().find(|(_, own)| own.number == number);
+        watch.is_some_and(|(source, own)| self.is_good(source, own))
+    }
+
+    /// Does it lead where it should, and is what it has shown so far still known? It would not show that again.
+    fn is_good(&self, source: &Source, own: &Watching) -> bool {
+        self.way(source).as_ref() == Some(&own.way) && (!own.lists || self.world.is_followed(source))
     }
 
     /// None: nobody knows how to reach it.

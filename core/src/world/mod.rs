@@ -386,6 +386,11 @@ impl World {
         }
     }
 
+    /// A list of it has begun, and it was not forgotten since.
+    pub fn is_followed(&self, source: &Source) -> bool {
+        self.feeds.contains_key(source)
+    }
+
     pub fn is_synced(&self, source: &Source) -> bool {
         self.feeds.get(source).is_some_and(|feed| feed.synced)
     }

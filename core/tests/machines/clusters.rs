@@ -1,6 +1,7 @@
 //! Machines whose nodes are in clusters of their own.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use resus_core::decision::Because;
 use resus_core::facts::{Amount, Invalid, Source, Status};
@@ -9,7 +10,8 @@ use resus_core::mhc::facts::{
     Access, Budget, CLUSTER_LABEL, CONTROL_PLANE_MACHINE_LABEL, ClusterKey, Dialect, MachineCheck, Repair, Sign, Ties,
 };
 use resus_core::plan::plan;
-use resus_core::time::Wall;
+use resus_core::process::{Process, Way};
+use resus_core::time::{Mono, Wall};
 
 use crate::facts::{check, node, ready_since};
 use crate::model::{CHECK, Fleet};
@@ -128,6 +130,80 @@ fn a_cluster_that_cannot_be_read_is_a_reason_to_wait_and_is_told() {
         assert_eq!(fleet.condition("RemediationAllowed").as_deref(), Some(condition));
         assert!(fleet.message("RemediationAllowed").contains(message), "{}", fleet.message("RemediationAllowed"));
     }
+}
+
+/// A process that follows the Nodes of a Cluster, and the number of the watch that it does so by.
+fn following(fleet: &Fleet, key: &ClusterKey) -> (Process, u64) {
+    let mut process = Process::new(fleet.world.clone(), fleet.now().mono);
+    let number = begun(&mut process, fleet, key).expect("its Nodes are watched");
+    hear_list(&mut process, number, fleet, key);
+    (process, number)
+}
+
+fn hear_list(process: &mut Process, number: u64, fleet: &Fleet, key: &ClusterKey) {
+    let source = Source::RemoteNodes(key.clone());
+    let nodes = fleet.facts(&source).into_iter().map(Input::Seen);
+    for input in [Input::Listing(source.clone())].into_iter().chain(nodes).chain([Input::Listed(source.clone())]) {
+        process.hear(Some(number), input, fleet.now());
+    }
+}
+
+/// By the next turn; whatever it ends is ended.
+fn begun(process: &mut Process, fleet: &Fleet, key: &ClusterKey) -> Option<u64> {
+    process.rest(Duration::ZERO, Mono(0));
+    let turn = process.turn(fleet.now()).expect("something was heard");
+    let is_it = |(_, source, _): &&(u64, Source, Way)| *source == Source::RemoteNodes(key.clone());
+    turn.begins.iter().find(is_it).map(|(number, ..)| *number)
+}
+
+/// Whoever replaces a Secret deletes it and makes it anew. What was heard so far is forgotten with it, and a watch that goes on
+/// would never show it again.
+#[test]
+fn a_kubeconfig_that_comes_back_as_it_was_is_followed_from_the_beginning() {
+    let (mut fleet, key) = remote(2);
+    let (mut process, number) = following(&fleet, &key);
+    for input in [
+        Input::Gone(Gone::Access(key.clone())),
+        Input::Seen(Fact::Access { cluster: key.clone(), access: fleet.access[&key].clone() }),
+    ] {
+        process.hear(None, input, fleet.now());
+    }
+    fleet.time += 6000;
+    let anew = begun(&mut process, &fleet, &key).expect("it is watched anew");
+    assert_ne!(anew, number);
+    fleet.time += 6000;
+    assert_eq!(begun(&mut process, &fleet, &key), None, "once");
+    hear_list(&mut process, anew, &fleet, &key);
+    assert!(process.world.is_fresh(&Source::RemoteNodes(key), fleet.now().mono));
+}
+
+/// It may come in the same moment as the kubeconfig that leads elsewhere.
+#[test]
+fn what_an_old_kubeconfig_leads_to_is_not_heard_any_more() {
+    for has_listed in [true, false] {
+        let (fleet, key) = remote(2);
+        let mut process = Process::new(fleet.world.clone(), fleet.now().mono);
+        let number = begun(&mut process, &fleet, &key).expect("its Nodes are watched");
+        if has_listed {
+            hear_list(&mut process, number, &fleet, &key);
+        }
+        let access = Ok(Access("another".into()));
+        process.hear(None, Input::Seen(Fact::Access { cluster: key.clone(), access }), fleet.now());
+        hear_list(&mut process, number, &fleet, &key);
+        assert!(!process.world.is_synced(&Source::RemoteNodes(key.clone())));
+        assert!(process.world.fleet.region(&key).is_none_or(|region| region.nodes.is_empty()));
+        assert!(begun(&mut process, &fleet, &key).is_some());
+    }
+}
+
+/// The process stood still for so long that it never planned without the Cluster.
+#[test]
+fn a_cluster_that_sent_too_much_is_watched_anew_however_late_that_is_thought_of() {
+    let (mut fleet, key) = remote(2);
+    let (mut process, number) = following(&fleet, &key);
+    process.hear(Some(number), Input::TooMuch { cluster: key.clone(), why: "it is too much".into() }, fleet.now());
+    fleet.time += 400_000;
+    assert!(begun(&mut process, &fleet, &key).is_some());
 }
 
 /// The driver tries again what could not be used.
