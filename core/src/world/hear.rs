@@ -76,18 +76,21 @@ impl World {
             unwell_since: now.mono,
             heard_at: now.mono,
             fresh_since: now.mono,
+            lists_since: now.mono,
             unseen: None,
         });
-        feed.unseen = Some(unseen);
+        (feed.lists_since, feed.unseen) = (now.mono, Some(unseen));
         false
     }
 
     pub(super) fn list_ends(&mut self, source: &Source, now: Now) -> bool {
         let Some(feed) = self.feeds.get_mut(source) else { return false };
         let unseen = feed.unseen.take().unwrap_or_default();
-        // Nothing that happened before it is still to come.
-        let fresh_since = now.mono.before(CAUGHT_UP_AFTER);
-        *feed = Feed { synced: true, broken: false, heard_at: now.mono, fresh_since, unseen: None, ..*feed };
+        // It shows what was when it began; what has happened since is still to come.
+        let heard_at = feed.lists_since;
+        let is_quick = now.mono.since(heard_at) < CAUGHT_UP_AFTER;
+        let fresh_since = if is_quick { now.mono.before(CAUGHT_UP_AFTER) } else { now.mono };
+        *feed = Feed { synced: true, broken: false, heard_at, fresh_since, unseen: None, ..*feed };
         if let Some(strays) = self.strays.get_mut(source) {
             strays.retain(|name| !unseen.contains(name));
         }

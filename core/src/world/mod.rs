@@ -110,6 +110,8 @@ struct Feed {
     heard_at: Mono,
     /// Since when nothing has been missed: the end of a list, or the first word after a break.
     fresh_since: Mono,
+    /// When the list that is under way, or was the last one, began.
+    lists_since: Mono,
     /// While a list is under way: what it has not shown yet.
     unseen: Option<BTreeSet<Name>>,
 }

@@ -156,6 +156,13 @@ fn only_what_a_node_says_itself_on_a_fresh_watch_is_moved() {
     cluster.run_well(10 * SECOND);
     assert_eq!(seen(&mut cluster, Status::Unknown, false), MINUTE, "by the control plane");
     assert_eq!(seen(&mut cluster, Status::False, false), 0, "by its kubelet");
+    let now = cluster.now();
+    cluster.world.apply(Input::Listing(Source::Nodes), now);
+    cluster.time += 30 * SECOND;
+    let now = cluster.now();
+    cluster.world.apply(Input::Seen(Fact::Node(cluster.node(&n1()))), now);
+    cluster.world.apply(Input::Listed(Source::Nodes), now);
+    assert_eq!(seen(&mut cluster, Status::False, false), MINUTE, "while the list was under way");
 }
 
 /// Some reporters date what they say anew each time they say it.

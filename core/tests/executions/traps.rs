@@ -105,6 +105,21 @@ fn a_list_that_is_older_than_the_look_does_not_make_the_look_count() {
     assert_eq!(count(&plan(&cluster.world, cluster.now()), creates), 0);
 }
 
+/// Its last page comes a minute and a half after it was asked for, and shows what was then.
+#[test]
+fn a_list_is_as_old_as_its_beginning() {
+    for (took, is_fresh) in [(90_000, true), (90_001, false)] {
+        let mut cluster = settled();
+        apply(&mut cluster, Input::Broken(Source::Nodes));
+        apply(&mut cluster, Input::Listing(Source::Nodes));
+        cluster.time += took;
+        apply(&mut cluster, Input::Listed(Source::Nodes));
+        assert_eq!(cluster.world.is_fresh(&Source::Nodes, cluster.now().mono), is_fresh, "{took}");
+        apply(&mut cluster, Input::Heard(Source::Nodes));
+        assert!(cluster.world.is_fresh(&Source::Nodes, cluster.now().mono));
+    }
+}
+
 /// The Node goes after the look and before the list, and the answer to the look comes last.
 #[test]
 fn an_answer_during_a_list_does_not_vouch_for_what_the_list_does_not_show() {
