@@ -29,7 +29,7 @@ const REST_SAVED_MAX: Duration = Duration::from_secs(20);
 /// A stopping process waits this long for its last answers: longer than any request may take.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
 
-/// Of Nodes that cannot be read, in one workload cluster.
+/// Of Nodes and Pods that cannot be read, in one workload cluster.
 const UNREADABLE_TOLD_MAX: u32 = 100;
 /// Whoever makes and deletes such objects again and again does not fill the log.
 const STRAYS_TOLD_MAX: usize = 100;
@@ -279,7 +279,7 @@ impl Process {
 
     /// Each of a server of others only once: it may send them without end.
     fn tell_unreadable(&mut self, source: &Source, name: &Name, why: &Name) {
-        if let Source::RemoteNodes(cluster) = source {
+        if let Some(cluster) = source.cluster() {
             if self.world.is_unreadable(cluster, name) {
                 return;
             }

@@ -123,12 +123,13 @@ fn what_cannot_be_read_is_told_without_filling_the_log() {
         assert_eq!(unreadable(&mut process, Source::Nodes, "n1").len(), 1);
     }
     let blue = ClusterKey { namespace: "ns".into(), name: "blue".into() };
-    let remote = Source::RemoteNodes(blue);
+    let remote = Source::RemoteNodes(blue.clone());
     process.hear(None, Input::Listing(remote.clone()), at(0));
     let told = |process: &mut Process, name: &str| unreadable(process, remote.clone(), name).len();
     assert_eq!((told(&mut process, "n1"), told(&mut process, "n1")), (1, 0));
     let many: usize = (2..500).map(|n| told(&mut process, &format!("n{n}"))).sum();
     assert_eq!(many, 99);
+    assert_eq!(unreadable(&mut process, Source::RemoteEtcd(blue), "kube-system/etcd-n1"), []);
 }
 
 /// It waits for what is under way, gives the leadership back, and ends: in eight seconds at most.
