@@ -166,6 +166,7 @@ fn a_watch_that_closes_is_resumed_and_listed_anew_if_it_stays_silent() {
     line.closes();
     line.wakes();
     line.opens();
+    line.now += 1_000;
     line.bookmark("13");
     assert_eq!(line.wakes(), STALE);
     assert_eq!(line.inputs, [Input::Broken(Source::Nodes)]);
@@ -335,6 +336,15 @@ garbage"#,
 }
 
 #[test]
+fn an_error_in_a_watch_is_a_break_and_a_list() {
+    let mut line = Line::watching(Source::Nodes);
+    line.says(r#"{"type":"ERROR","object":{"code":500,"message":"etcd is away"}}"#);
+    assert_eq!((&line.inputs[..], line.trouble()), (&[Input::Broken(Source::Nodes)][..], vec!["etcd is away (500)"]));
+    line.wakes();
+    line.lists();
+}
+
+#[test]
 fn lines_come_in_pieces_and_end_some_day() {
     let mut line = Line::watching(Source::Nodes);
     let bookmark = format!("{}\n", r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#);
@@ -371,6 +381,21 @@ fn more_than_we_take_is_left_alone_for_a_while() {
     assert_eq!(own.inputs, []);
     assert_eq!(own.wakes(), 60_000);
     own.lists();
+}
+
+/// Two lists, which are too much only together.
+#[test]
+fn each_list_is_counted_anew() {
+    let mut line = Line::begin(Source::RemoteNodes(blue()));
+    for _ in 0..2 {
+        (1..4_000).for_each(|_| line.page("7", Some("more")));
+        line.page("7", None);
+        assert!(line.watches().contains("resourceVersion=7"));
+        line.opens();
+        line.says(r#"{"type":"ERROR","object":{"code":410}}"#);
+        line.wakes();
+        line.lists();
+    }
 }
 
 #[test]

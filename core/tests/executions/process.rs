@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use resus_core::effect::Effect;
+use resus_core::effect::{Effect, EffectKey};
 use resus_core::facts::{Claim, Invalid, Name, Source};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, LeaseAnswer, Timing};
@@ -10,6 +10,8 @@ use resus_core::mhc::facts::{Access, ClusterKey};
 use resus_core::process::{News, Process, Turn};
 use resus_core::time::{Mono, Now, Wall};
 use resus_core::world::World;
+
+use crate::model::{Cluster, at_most};
 
 fn at(mono: i64) -> Now {
     Now { wall: Wall(1_800_000_000_000 + mono), mono: Mono(mono) }
@@ -180,4 +182,80 @@ fn what_is_not_served_is_known_until_it_is_listed() {
     process.hear(None, Input::Listed(Source::Checks), at(1));
     assert!(process.unserved.is_empty());
     process.hear(None, Input::Gone(Gone::Check("none".into())), at(2));
+}
+
+/// Four nodes that we lead; `n1` has been broken for so long, of the five seconds that it may be.
+fn led(broken_for: i64) -> (Process, Now) {
+    let mut cluster = Cluster::new(4, at_most(1), Duration::from_secs(5));
+    cluster.run_well(10_000);
+    cluster.set_broken(&"n1".into(), true);
+    cluster.hear_all();
+    cluster.time += broken_for;
+    (Process::new(cluster.world.clone(), cluster.now().mono), cluster.now())
+}
+
+fn later(now: Now, millis: i64) -> Now {
+    Now { wall: Wall(now.wall.0 + millis), mono: now.mono.shift(millis) }
+}
+
+/// The lease itself may be asked for at any time.
+#[test]
+fn what_only_a_leader_does_is_not_sent_once_another_may_lead() {
+    let (mut process, now) = led(5_001);
+    let turn = process.turn(now).expect("it is time to");
+    let not_after = |is_it: fn(&Effect) -> bool| turn.sends.iter().find(|(effect, _)| is_it(effect)).map(|(_, at)| *at);
+    let leads_until = process.world.election.leads_until();
+    assert!(leads_until > Some(now.mono));
+    assert_eq!(not_after(|effect| matches!(effect, Effect::Look { .. })), Some(leads_until));
+    assert_eq!(not_after(|effect| matches!(effect, Effect::Lease(_))), Some(None));
+}
+
+#[test]
+fn what_is_under_way_is_not_sent_again() {
+    let (mut process, now) = led(5_001);
+    let sent: Vec<EffectKey> = process.turn(now).expect("it is time to").sends.iter().map(|(effect, _)| effect.key()).collect();
+    assert!(sent.contains(&EffectKey::Look(None, "n1".into())), "{sent:?}");
+    process.rest(Duration::ZERO, now.mono);
+    let soon = later(now, 100);
+    let change = Input::Unreadable { source: Source::Nodes, name: "n9".into(), why: "it has no uid".into() };
+    assert!(process.hear(None, change, soon));
+    let again = process.turn(soon).expect("something was heard");
+    assert!(again.sends.iter().all(|(effect, _)| !sent.contains(&effect.key())), "{:?}", again.sends);
+}
+
+#[test]
+fn it_wakes_when_a_node_becomes_due() {
+    let (mut process, now) = led(3_000);
+    process.turn(now).expect("it is time to");
+    process.rest(Duration::ZERO, now.mono);
+    assert!(process.wake_at() <= later(now, 2_001).mono);
+}
+
+/// As far as anybody knows, nothing of it is as it was when it is watched again.
+#[test]
+fn what_is_no_longer_watched_is_forgotten() {
+    let (mut process, now) = led(0);
+    let leases = watch_of(&process.turn(now).expect("it is time to"), &Source::NodeLeases).expect("there is a check");
+    process.rest(Duration::ZERO, now.mono);
+    assert!(process.world.is_synced(&Source::NodeLeases));
+    process.hear(None, Input::Gone(Gone::Check("workers".into())), now);
+    let turn = process.turn(later(now, 1_000)).expect("it is time to");
+    assert!(turn.ends.contains(&leases) && process.news().contains(&News::NotWatched(Source::NodeLeases)));
+    assert!(!process.world.is_synced(&Source::NodeLeases));
+}
+
+#[test]
+fn it_does_not_stop_before_the_lease_is_given_back() {
+    let (mut process, now) = led(5_001);
+    let turn = process.turn(now).expect("it is time to");
+    process.rest(Duration::ZERO, now.mono);
+    let sent: Vec<Effect> = turn.sends.into_iter().map(|(effect, _)| effect).collect();
+    let is_lease = |effect: &&Effect| matches!(effect, Effect::Lease(_));
+    assert!(sent.iter().any(|effect| is_lease(&effect)) && sent.iter().any(|effect| !is_lease(&effect)), "{sent:?}");
+    process.stop(now);
+    for effect in sent.iter().filter(|effect| !is_lease(effect)) {
+        process.hear(None, Input::Answered(effect.key(), Answer::Missing), now);
+    }
+    process.turn(later(now, 100)).expect("it is asked to end");
+    assert!(!process.has_stopped(later(now, 100)), "the lease is ours");
 }

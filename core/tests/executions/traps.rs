@@ -105,6 +105,45 @@ fn a_list_that_is_older_than_the_look_does_not_make_the_look_count() {
     assert_eq!(count(&plan(&cluster.world, cluster.now()), creates), 0);
 }
 
+#[test]
+fn what_a_list_does_not_show_is_gone_and_what_of_it_cannot_be_read_is_not() {
+    let mut cluster = settled();
+    let (at, lasts_for) = (cluster.now().wall, Duration::from_secs(600));
+    let lease = NodeLease {
+        name: name("node-n1"),
+        uid: "another".into(),
+        version: Version("77".into()),
+        holder: "another".into(),
+        acquired_at: at,
+        renewed_at: at,
+        lasts_for,
+        transitions: 0,
+    };
+    apply(&mut cluster, Input::Seen(Fact::NodeLease(lease)));
+    assert!(cluster.world.node_leases.contains_key("node-n1"));
+    for source in [Source::Nodes, Source::NodeLeases] {
+        apply(&mut cluster, Input::Listing(source));
+    }
+    apply(&mut cluster, Input::Unreadable { source: Source::Nodes, name: name("n1"), why: "it has no uid".into() });
+    for source in [Source::Nodes, Source::NodeLeases] {
+        apply(&mut cluster, Input::Listed(source));
+    }
+    assert_eq!(cluster.world.nodes.keys().map(|node| &**node).collect::<Vec<_>>(), ["n1"]);
+    assert!(cluster.world.node_leases.is_empty());
+}
+
+/// A watch that cannot be opened says so with each attempt.
+#[test]
+fn a_doubt_is_as_old_as_its_first_break() {
+    let mut cluster = settled();
+    let broken_at = cluster.now().mono;
+    for _ in 0..5 {
+        apply(&mut cluster, Input::Broken(Source::Checks));
+        cluster.time += 3_000;
+    }
+    assert_eq!(cluster.world.silent_since(&Source::Checks), Some(broken_at));
+}
+
 /// Its last page comes a minute and a half after it was asked for, and shows what was then.
 #[test]
 fn a_list_is_as_old_as_its_beginning() {
