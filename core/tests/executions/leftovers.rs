@@ -95,6 +95,28 @@ fn lost_creation_in(mut cluster: Cluster) -> (Cluster, ObjectKey) {
     panic!("it is never created");
 }
 
+/// What is on its way is not gone with its node.
+#[test]
+fn what_may_have_been_created_for_a_node_that_is_gone_counts_against_the_limit() {
+    let (mut cluster, key) = lost_creation();
+    cluster.objects.remove(&key).expect("it was stored, and goes before anybody hears of it");
+    cluster.broken_since.remove("n1");
+    cluster.tell(Input::Gone(Gone::Node("n1".into())));
+    cluster.set_broken(&"n2".into(), true);
+    cluster.hear_of(&Source::Nodes);
+    cluster.time += 5_001;
+    let create = EffectKey::Create(key);
+    let (mut waits, mut starts) = (0, 0);
+    for _ in 0..100 {
+        let may_exist = cluster.world.flights.may_have_happened(&create);
+        let plan = turns(&mut cluster, 1).remove(0);
+        let started = plan.effects.iter().filter(|effect| matches!(effect, Effect::Create(_))).count();
+        assert!(started == 0 || !may_exist, "only one may be unhealthy");
+        (waits, starts) = (waits + usize::from(may_exist), starts + started);
+    }
+    assert!(waits > 0 && starts == 1, "{waits} {starts}");
+}
+
 #[test]
 fn what_may_have_been_created_under_another_check_is_waited_for() {
     enum Change {

@@ -1,7 +1,8 @@
 //! On OpenShift checks delete, or have machines power-cycled.
 
+use resus_core::effect::Effect;
 use resus_core::facts::{Amount, Condition, Rival, Rule, Status};
-use resus_core::input::{Fact, Input};
+use resus_core::input::{Answer, Fact, Input};
 use resus_core::mhc::facts::{Dialect, MachineCheck, Repair, Sign};
 
 use crate::facts::{by_template, rival};
@@ -214,4 +215,21 @@ fn the_power_of_a_machine_whose_node_is_being_deleted_is_not_cut() {
         fleet.wait(10);
         assert!(!fleet.remediations().is_empty() || fleet.machines["m1"].marks.power_cycle, "now it is gone");
     }
+}
+
+/// Whose answer was lost, and whose node is well again: it may be on its way out all the same.
+#[test]
+fn a_machine_that_may_have_been_deleted_has_its_place_in_the_budget() {
+    let mut fleet = Fleet::with(Dialect::OpenShift, 4, Repair::Deletion, Amount::Count(1));
+    fleet.breaks("n1");
+    fleet.wait(298);
+    let sent = fleet.until_sent(|effect| matches!(effect, Effect::DeleteMachine { .. }));
+    fleet.tell(Input::Answered(sent.key(), Answer::Unsure { why: "lost".into() }));
+    fleet.recovers("n1");
+    fleet.breaks("n2");
+    fleet.wait(310);
+    assert_eq!(fleet.machines.len(), 4, "m2 waits");
+    fleet.remove("m1");
+    fleet.wait(5);
+    assert!(!fleet.machines.contains_key("m2"));
 }

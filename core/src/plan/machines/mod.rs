@@ -83,11 +83,13 @@ pub struct Subject<'a> {
     pub remediation: Option<&'a Object>,
     /// A request may have created it, and we do not see it yet.
     pub maybe_created: bool,
+    /// Likewise, one may have had the machine deleted or power-cycled.
+    pub maybe_asked: bool,
 }
 
 impl Subject<'_> {
     fn is_idle(&self) -> bool {
-        self.remediation.is_none() && !self.maybe_created
+        self.remediation.is_none() && !self.maybe_created && !self.maybe_asked
     }
 }
 
@@ -240,9 +242,21 @@ impl<'a> Draft<'a> {
                 judgement: judge(machine, node, reach.cluster(), policy, &self.world.clock, self.now),
                 remediation: made.or_else(made_before),
                 maybe_created: key.is_some_and(|key| self.world.flights.may_have_happened(&EffectKey::Create(key))),
+                maybe_asked: self.may_be_asked(policy, machine),
             }
         };
         machines.map(subject).collect()
+    }
+
+    fn may_be_asked(&self, policy: &MachinePolicy, machine: &Machine) -> bool {
+        let may_have_happened = |key: EffectKey| self.world.flights.may_have_happened(&key);
+        match policy.repair {
+            Repair::Owner | Repair::Template { .. } => false,
+            Repair::PowerCycle | Repair::Deletion => {
+                may_have_happened(EffectKey::DeleteMachine(machine.place.clone()))
+                    || may_have_happened(EffectKey::PowerCycle(machine.place.clone()))
+            }
+        }
     }
 
     /// Nothing is decided about any machine of the check, for the same reason.

@@ -93,7 +93,8 @@ impl<'a> Draft<'a> {
         }
         let doubt = sources.into_iter().find(|source| !self.world.is_fresh(source, self.now.mono));
         let (targets, leftovers) = self.targets(check, policy);
-        let (tally, dark_zones) = tally(policy, &targets, leftovers.len(), self.world.limit);
+        let outside = leftovers.len() + self.unseen_outside(check, policy, &leftovers);
+        let (tally, dark_zones) = tally(policy, &targets, outside, self.world.limit);
         let too_many = gate::too_many_unhealthy(policy, tally, self.world.limit);
         let storm = gate::storm(self.world, check, policy, too_many.is_some(), self.now);
         if let Storm::Cooling { until } = storm {
@@ -209,6 +210,14 @@ impl<'a> Draft<'a> {
         let mut targets = Vec::with_capacity(self.world.nodes.len());
         targets.extend(selected.map(target));
         (targets, mine)
+    }
+
+    /// How many nodes are no targets any more, and may have got a remediation that is not seen yet.
+    fn unseen_outside(&self, check: &Check, policy: &Policy, leftovers: &BTreeMap<Name, Vec<&'a Object>>) -> usize {
+        let is_own = |all: &[(&ObjectKey, &Creating)]| all.iter().any(|(_, creating)| creating.check_uid == check.uid);
+        let is_target = |node: &Name| self.world.nodes.get(node).is_some_and(|known| policy.selector.selects(&known.node.labels));
+        let own = self.maybe_created.iter().filter(|(_, all)| is_own(all)).map(|(node, _)| *node);
+        own.filter(|node| !is_target(node) && !leftovers.contains_key(*node)).count()
     }
 
     fn decide(&mut self, round: &Round<'a>, target: &Target<'a>) -> Outcome {
