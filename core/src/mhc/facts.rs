@@ -190,11 +190,15 @@ impl Machine {
     /// Was the object made to repair the machine? By its mark by us, without it by another controller. What a machine consists
     /// of has its name, too, and is owned by it, but never counts; nor does what names it as an owner from another namespace.
     pub fn is_repaired_by(&self, object: &Object) -> bool {
-        let group = object.key.kind.group();
-        let is_part = self.parts.iter().any(|(own, kind)| **own == *group && **kind == *object.key.kind.kind);
         let is_ours = object.machine_check.is_some() && object.has_owner(&self.uid);
         let is_beside = object.key.namespace.as_ref() == Some(&self.place.namespace);
-        is_beside && (is_ours || object.is_made_for(&self.uid)) && !is_part && object.body.is_none()
+        is_beside && (is_ours || object.is_made_for(&self.uid)) && !self.consists_of(object) && object.body.is_none()
+    }
+
+    /// By its kind: does the machine name it as a part of itself?
+    pub fn consists_of(&self, object: &Object) -> bool {
+        let group = object.key.kind.group();
+        self.parts.iter().any(|(own, kind)| **own == *group && **kind == *object.key.kind.kind)
     }
 
     /// Does something stand where the name of its node belongs that is none?

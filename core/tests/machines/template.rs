@@ -649,3 +649,18 @@ fn what_was_written_on_a_machine_is_forgotten_with_the_answer() {
         assert_eq!(fleet.world.fleet.wrote_new.len(), 0);
     }
 }
+
+/// Whoever writes our mark on what a machine consists of does not have it removed when the check lets go of the machine.
+#[test]
+fn what_a_machine_consists_of_is_no_stray() {
+    let mut fleet = Fleet::with(Dialect::V1beta2, 2, by_template(), Amount::Percent(100));
+    fleet.add_template();
+    fleet.change("m1", |machine| {
+        machine.parts = [("repair.test".into(), "Cycle".into())].into();
+        machine.marks.skipped = true;
+    });
+    let key = ObjectKey { kind: remediation_kind(), namespace: Some("ns".into()), name: "m1".into() };
+    fleet.add_object(Object { machine_check: Some("uid-check".into()), ..object(key, 77) });
+    fleet.wait(60);
+    assert_eq!(fleet.remediations(), ["m1"]);
+}

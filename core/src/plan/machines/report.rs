@@ -111,7 +111,8 @@ impl<'a> Draft<'a> {
             let check = round.check;
             let is_left_alone = || {
                 let machines = world.fleet.machines_in(check.place.flavour, &check.place.namespace);
-                machines.filter(|machine| machine.place.name == object.key.name).any(|machine| machine.marks.paused)
+                let mut namesakes = machines.filter(|machine| machine.place.name == object.key.name);
+                namesakes.any(|machine| machine.marks.paused || machine.consists_of(object))
             };
             object.key.kind == *kind
                 && object.key.namespace.as_ref() == Some(&check.place.namespace)
