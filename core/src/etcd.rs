@@ -35,6 +35,16 @@ impl Etcd {
         self.pods.keys().cloned().collect()
     }
 
+    /// Pods that look like members, by their kubelets' word.
+    pub fn members(&self) -> impl Iterator<Item = &EtcdPod> + Clone {
+        self.pods.values()
+    }
+
+    /// Hosts that were deleted, or lost their Pod or their labels, and when.
+    pub fn departures(&self) -> impl Iterator<Item = (&Name, &Mono)> {
+        self.departed.iter()
+    }
+
     /// Without a word of the kubelet's it is a Pod like any other. False if all of it was known.
     pub fn seen(&mut self, name: Name, says: Option<EtcdPod>, nodes: &BTreeMap<Name, Known>, now: Mono) -> bool {
         let before = self.pods.get(&name);

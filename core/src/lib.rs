@@ -4,6 +4,7 @@
 //! [`plan::plan`], decides from the whole world and the time what to do, and why. What it returns is so
 //! specific that carrying it out leaves no choice. Nothing in this crate knows a clock, a socket or chance.
 
+pub mod audit;
 pub mod decision;
 pub mod default_check;
 pub mod effect;

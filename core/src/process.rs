@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::audit::{Breach, audit};
 use crate::decision::{Because, Decision, Verdict};
 use crate::effect::Effect;
 use crate::facts::{Name, Served, Source};
@@ -29,6 +30,14 @@ const REST_SAVED_MAX: Duration = Duration::from_secs(20);
 /// A stopping process waits this long for its last answers: longer than any request may take.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
 
+/// Plans that broke a rule, within `BREACHES_WITHIN`: the planner is wrong, and is not going to be right.
+const BREACHES_MAX: usize = 3;
+const BREACHES_WITHIN: Duration = Duration::from_secs(600);
+/// The same world gives the same plan: it is not made again before whoever scrapes the metrics has seen what happened.
+const BREACH_REST: Duration = Duration::from_secs(30);
+/// Of one plan; they are nearly always of one kind.
+const BREACHES_TOLD_MAX: usize = 10;
+
 /// Of Nodes and Pods that cannot be read, in one workload cluster.
 const UNREADABLE_TOLD_MAX: u32 = 100;
 /// Whoever makes and deletes such objects again and again does not fill the log.
@@ -49,6 +58,8 @@ pub struct Process {
     stop_by: Option<Mono>,
     /// Of which the API server says that there is no such kind.
     pub unserved: BTreeSet<Source>,
+    /// When plans broke a rule, the last ones.
+    breached_at: Vec<Mono>,
     told: Told,
     news: Vec<News>,
 }
@@ -91,6 +102,8 @@ pub enum News {
     },
     /// That a node is and stays healthy is none.
     Decided(Decision),
+    /// The plan broke a rule, and was not followed.
+    Breached(Breach),
     /// Checks that are not ours.
     Foreign(Vec<Name>),
     DetectorOff(Detector, Off),
@@ -140,6 +153,7 @@ impl Process {
             rest_owed_until: now,
             stop_by: None,
             unserved: BTreeSet::new(),
+            breached_at: Vec::new(),
             told: Told::default(),
             news: Vec::new(),
         }
@@ -194,13 +208,28 @@ impl Process {
         self.stop_by.map_or(due, |by| due.min(by))
     }
 
+    /// It has planned what must not be, again and again: it is to end, as by a crash. What it holds of the leadership runs out by
+    /// itself, and then another may lead.
+    pub fn has_failed(&self) -> bool {
+        self.breached_at.len() >= BREACHES_MAX
+    }
+
     /// Plans, if it is time to.
     pub fn turn(&mut self, now: Now) -> Option<Turn> {
         if now.mono < if self.changed { self.rests_until } else { self.wake_at } {
             return None;
         }
-        let mut plan = plan(&self.world, now);
+        let plan = plan(&self.world, now);
+        Some(self.follow(plan, now))
+    }
+
+    /// What is to be done about a plan that was made of the world as it is. Of one that breaks a rule nothing is sent but the lease,
+    /// and nothing else counts as sent.
+    pub fn follow(&mut self, mut plan: Plan, now: Now) -> Turn {
         self.tell(&plan);
+        if !self.may_follow(&plan, now) {
+            plan.effects.retain(|effect| matches!(effect, Effect::Lease(_)));
+        }
         let (ends, begins) = self.rewatch(&plan, now);
         let leads_until = plan.leads_until;
         let mut sends = Vec::new();
@@ -212,7 +241,21 @@ impl Process {
         self.changed = false;
         let latest = now.mono.after(TURN_WITHIN);
         self.wake_at = plan.wake_at.map_or(latest, |at| at.min(latest));
-        Some(Turn { plan, sends, ends, begins })
+        Turn { plan, sends, ends, begins }
+    }
+
+    fn may_follow(&mut self, plan: &Plan, now: Now) -> bool {
+        if self.breached_at.last().is_some_and(|at| now.mono.since(*at) < BREACH_REST) {
+            return false;
+        }
+        let breaches = audit(&self.world, plan, now);
+        if breaches.is_empty() {
+            return true;
+        }
+        self.news.extend(breaches.into_iter().take(BREACHES_TOLD_MAX).map(News::Breached));
+        self.breached_at.retain(|at| now.mono.since(*at) < BREACHES_WITHIN);
+        self.breached_at.push(now.mono);
+        false
     }
 
     /// To be told after each turn: how long it took.

@@ -74,6 +74,7 @@ pub async fn run(client: Client, settings: Settings, telemetry: Arc<Telemetry>, 
     let mut stop = std::pin::pin!(stop);
     loop {
         pump.turn();
+        may_go_on(&pump.process)?;
         if pump.process.has_stopped(pump.clock.now()) {
             pump.log();
             return Ok(());
@@ -106,6 +107,16 @@ fn world(settings: Settings) -> World {
         world.default_check = DefaultCheck::Template;
     }
     world
+}
+
+/// The leadership is not given back, as nothing has come to a good end: it runs out, and then another may lead.
+fn may_go_on(process: &Process) -> Result<()> {
+    match process.has_failed() {
+        true => {
+            Err(anyhow!("again and again a plan broke a rule that nothing may break; the log says which: please report this"))
+        }
+        false => Ok(()),
+    }
 }
 
 /// A task that dies ends the process: half of it alive would be worse. One that was stopped on purpose is fine.
@@ -211,6 +222,10 @@ impl Pump {
                 News::LeadsNoMore { leader } => warn!(?leader, "no longer leading"),
                 News::Decided(Decision { check, node, verdict, because }) => {
                     info!(%check, %node, %verdict, %because, "decided");
+                }
+                News::Breached(breach) => {
+                    self.telemetry.breached(breach.rule);
+                    error!(rule = breach.rule.word(), "{breach}; nothing of this plan is sent but the lease: please report this");
                 }
                 News::Foreign(checks) => {
                     info!(
@@ -326,9 +341,11 @@ fn millis(duration: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use resus_core::audit::Rule;
     use resus_core::facts::Invalid;
     use resus_core::input::{Answer, Fact};
     use resus_core::mhc::facts::Access;
+    use resus_core::plan::Plan;
 
     use super::*;
     use crate::watch::tests::mistaken;
@@ -342,6 +359,31 @@ mod tests {
         let [Input::Answered(key, Answer::Unsure { why })] = inputs.as_slice() else { panic!("{inputs:?}") };
         assert_eq!((key, &**why), (&effect.key(), "a mistake in this program: on two lines"));
         assert!(telemetry.metrics().contains("resus_task_panics_total 1"), "{}", telemetry.metrics());
+    }
+
+    #[test]
+    fn who_breaks_a_rule_again_and_again_ends_with_an_error() {
+        let world = World::new(Election::new("me".into(), Timing::default()), Claim::Marked);
+        let mut process = Process::new(world, Mono(0));
+        // Of one that does not lead.
+        let plan = Plan { effects: vec![Effect::LeaseNamespace], ..Plan::default() };
+        for minute in 0..3 {
+            assert!(may_go_on(&process).is_ok(), "{minute} times");
+            let now = Now { wall: Wall(minute * 60_000), mono: Mono(minute * 60_000) };
+            assert!(process.follow(plan.clone(), now).sends.is_empty());
+        }
+        let why = may_go_on(&process).expect_err("it ends");
+        assert!(why.to_string().contains("broke a rule"), "{why}");
+    }
+
+    #[test]
+    fn breaches_are_counted_from_nothing_on() {
+        let telemetry = Telemetry::new();
+        telemetry.breached(Rule::Leader);
+        let metrics = telemetry.metrics();
+        for counted in [r#"resus_audit_breach_total{rule="leader"} 1"#, r#"resus_audit_breach_total{rule="look"} 0"#] {
+            assert!(metrics.contains(counted), "{counted} in {metrics}");
+        }
     }
 
     #[tokio::test]

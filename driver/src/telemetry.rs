@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use resus_core::audit::Rule;
 use resus_core::decision::Verdict;
 use resus_core::effect::EffectKey;
 use resus_core::facts::{Name, Source};
@@ -54,6 +55,7 @@ pub struct Telemetry {
     stale: Gauge,
     skew: Gauge,
     panics: Counter,
+    breaches: Family<[(&'static str, &'static str); 1], Counter>,
     /// Milliseconds after `began` at which the loop turned last.
     turned_at: AtomicU64,
     /// Likewise, at which our API server answered last as it does to those whom it knows.
@@ -119,6 +121,10 @@ impl Telemetry {
             "Requests and watches of workload clusters that a mistake in this program ended",
             panics.clone(),
         );
+        let breaches = Family::default();
+        registry.register("audit_breach", "How often a plan was not followed, as it broke a rule", breaches.clone());
+        // What rises from nothing to one between two scrapes is no increase to who has never seen the nothing.
+        Rule::ALL.iter().for_each(|rule| drop(breaches.get_or_create(&[("rule", rule.word())])));
         all.register_collector(Box::new(Process));
         Telemetry {
             registry: all,
@@ -144,6 +150,7 @@ impl Telemetry {
             stale,
             skew,
             panics,
+            breaches,
             turned_at: AtomicU64::new(0),
             answered_at: AtomicU64::new(0),
             ready: Mutex::new(Err("just started".into())),
@@ -161,6 +168,10 @@ impl Telemetry {
             let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
             format!("a mistake in this program: {}", Plain(said.unwrap_or("it panicked")))
         })
+    }
+
+    pub fn breached(&self, rule: Rule) {
+        self.breaches.get_or_create(&[("rule", rule.word())]).inc();
     }
 
     pub fn sent(&self, key: &EffectKey) {

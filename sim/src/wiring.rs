@@ -71,6 +71,7 @@ impl Simulation {
                 News::Leads => self.trace.tell(now, What::Leads { replica }),
                 News::LeadsNoMore { .. } => self.trace.tell(now, What::LeadsNoMore { replica }),
                 News::Decided(decision) => self.trace.tell(now, What::Decided { replica, decision }),
+                News::Breached(breach) => self.trace.violated("audit", now, format!("replica {replica}: {breach}")),
                 _ => {}
             }
         }

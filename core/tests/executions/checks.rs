@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::model::{Cluster, Fate, at_most, key, template};
+use crate::model::{Cluster, Fate, at_most, key, plan, template};
 use resus_core::decision::{Because, Verdict};
 use resus_core::effect::Effect;
 use resus_core::etcd::EtcdPod;
@@ -10,7 +10,7 @@ use resus_core::facts::{
     CONFIRMED_HEALTHY, EXCLUDE_LABEL, HealthyDelay, Name, NodeLease, Object, ObjectKey, Source, Status, Step, Version,
 };
 use resus_core::nhc::UnhealthyNode;
-use resus_core::plan::{Plan, plan};
+use resus_core::plan::Plan;
 use resus_core::reasons;
 
 pub const MINUTE: i64 = 60_000;

@@ -8,11 +8,10 @@ use resus_core::facts::{Condition, Name, Source, Status, Step};
 use resus_core::input::{Fact, Input};
 use resus_core::lease::LeaseEffect;
 use resus_core::mhc::facts::ClusterKey;
-use resus_core::plan::plan;
 use resus_core::reasons;
 use resus_core::time::Wall;
 
-use crate::model::{Cluster, EPOCH, at_most, key};
+use crate::model::{Cluster, EPOCH, at_most, key, plan};
 
 const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::checks::control_plane;
-use crate::model::{Cluster, Fate, at_most, key, remediation};
+use crate::model::{Cluster, Fate, at_most, key, plan, remediation};
 use resus_core::decision::{Because, Decision};
 use resus_core::effect::{Effect, EffectKey, Owner};
 use resus_core::facts::{
@@ -11,7 +11,7 @@ use resus_core::facts::{
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::nhc::CheckStatus;
-use resus_core::plan::{Plan, plan};
+use resus_core::plan::Plan;
 use resus_core::time::Wall;
 
 fn apply(cluster: &mut Cluster, input: Input) {

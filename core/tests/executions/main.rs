@@ -1,5 +1,6 @@
 //! Executions of the pure core against a small model of a cluster: chosen ones, and random ones.
 
+mod audit;
 mod beyond;
 mod checks;
 mod clocks;

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use resus_core::audit::audit;
 use resus_core::default_check::Workers;
 use resus_core::effect::Effect;
 use resus_core::etcd::EtcdPod;
@@ -17,7 +18,7 @@ use resus_core::facts::{
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::lease::{Election, Record, Timing};
 use resus_core::nhc::CheckStatus;
-use resus_core::plan::{Plan, plan};
+use resus_core::plan::Plan;
 use resus_core::time::{Mono, Now, Wall};
 use resus_core::world::World;
 
@@ -476,6 +477,14 @@ impl Cluster {
         }
         sent
     }
+}
+
+/// As the process makes it: in no test may a rule be broken.
+pub fn plan(world: &World, now: Now) -> Plan {
+    let plan = resus_core::plan::plan(world, now);
+    let breaches = audit(world, &plan, now);
+    assert!(breaches.is_empty(), "{breaches:?}");
+    plan
 }
 
 fn source_of(input: &Input) -> Option<Source> {

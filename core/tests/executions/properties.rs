@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::model::{Cluster, Fate, at_most};
+use crate::model::{Cluster, Fate, at_most, plan};
 use proptest::prelude::*;
 use resus_core::effect::Effect;
 use resus_core::facts::{Name, Source};
 use resus_core::input::Input;
-use resus_core::plan::plan;
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use crate::model::{Cluster, Fate, at_most, remediation};
+use crate::model::{Cluster, Fate, at_most, plan, remediation};
 use resus_core::effect::{Effect, EffectKey};
 use resus_core::facts::{
     Amount, Check, Invalid, Kind, Name, Node, NodeLease, Object, ObjectKey, OwnerRef, Source, Status, Threshold, Version,
 };
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::nhc::CheckStatus;
-use resus_core::plan::{Plan, plan};
+use resus_core::plan::Plan;
 use resus_core::reasons;
 use resus_core::time::Wall;
 

@@ -9,12 +9,11 @@ use resus_core::input::{Fact, Gone, Input};
 use resus_core::mhc::facts::{
     Access, Budget, CLUSTER_LABEL, CONTROL_PLANE_MACHINE_LABEL, ClusterKey, Dialect, MachineCheck, Repair, Sign, Ties,
 };
-use resus_core::plan::plan;
 use resus_core::process::{Process, Way};
 use resus_core::time::{Mono, Wall};
 
 use crate::facts::{check, node, ready_since};
-use crate::model::{CHECK, Fleet};
+use crate::model::{CHECK, Fleet, plan};
 
 fn remote(machines: usize) -> (Fleet, ClusterKey) {
     let (mut fleet, key) = Fleet::new(Dialect::V1beta2, machines).into_cluster();

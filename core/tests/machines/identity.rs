@@ -6,11 +6,10 @@ use resus_core::input::{Answer, Fact, Input};
 use resus_core::mhc::facts::{Access, Budget, ClusterKey, Dialect, Repair};
 use resus_core::mhc::fleet::{REGION_ETCD_MAX, REGION_NODES_MAX, TOO_MUCH_AGAIN};
 use resus_core::mhc::identity::AGAIN_AFTER;
-use resus_core::plan::plan;
 use resus_core::time::Wall;
 
 use crate::facts::{EPOCH, check, node, ready_since};
-use crate::model::{CHECK, Fleet};
+use crate::model::{CHECK, Fleet, plan};
 
 /// Machines `m0` and so on of the Cluster `blue`, whose nodes are there.
 fn remote(machines: usize) -> (Fleet, ClusterKey) {

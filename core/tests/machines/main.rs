@@ -1,5 +1,6 @@
 //! What is decided about machines, on facts alone.
 
+mod audit;
 mod clusters;
 mod etcd;
 mod facts;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use resus_core::audit::audit;
 use resus_core::effect::{Change, Creation, Edit, Effect, Owner, OwnerGoes};
 use resus_core::etcd::EtcdPod;
 use resus_core::facts::{
@@ -14,7 +15,7 @@ use resus_core::lease::{Election, LeaseAnswer, LeaseEffect, Timing};
 use resus_core::mhc::facts::{
     Access, Budget, Cluster, ClusterKey, Dialect, Machine, MachineCheck, MachineCheckStatus, Repair, Sign, Slot, Style,
 };
-use resus_core::plan::{Plan, plan};
+use resus_core::plan::Plan;
 use resus_core::time::{Mono, Now, Wall};
 use resus_core::world::World;
 
@@ -240,7 +241,7 @@ impl Fleet {
         self.world.apply(input, now);
     }
 
-    fn carry_out(&mut self, effect: &Effect) {
+    pub fn carry_out(&mut self, effect: &Effect) {
         self.version += 1;
         if let Effect::Lease(lease) = effect {
             let answer = match lease {
@@ -589,6 +590,14 @@ impl Fleet {
     pub fn events_of(&self, reason: &str) -> Vec<&str> {
         self.events.iter().filter(|(own, _)| own == reason).map(|(_, about)| about.as_str()).collect()
     }
+}
+
+/// As the process makes it: in no test may a rule be broken.
+pub fn plan(world: &World, now: Now) -> Plan {
+    let plan = resus_core::plan::plan(world, now);
+    let breaches = audit(world, &plan, now);
+    assert!(breaches.is_empty(), "{breaches:?}");
+    plan
 }
 
 /// As the server applies an edit.

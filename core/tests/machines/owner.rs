@@ -7,11 +7,10 @@ use resus_core::effect::Effect;
 use resus_core::facts::{Amount, Claim, Condition, ProviderId, Rule, Status};
 use resus_core::input::{Answer, Fact, Input};
 use resus_core::mhc::facts::{Budget, Dialect, Repair, Sign, Slot, Style};
-use resus_core::plan::plan;
 use resus_core::time::Wall;
 
 use crate::facts::posted;
-use crate::model::{CHECK, Fleet};
+use crate::model::{CHECK, Fleet, plan};
 
 const HEALTHY: Option<&str> = Some("True HealthCheckSucceeded");
 

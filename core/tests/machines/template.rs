@@ -5,10 +5,9 @@ use resus_core::effect::Effect;
 use resus_core::facts::{Amount, Invalid, Kind, Object, ObjectKey, OwnerRef, Source, Status};
 use resus_core::input::{Answer, Fact, Gone, Input};
 use resus_core::mhc::facts::{Budget, CONTROL_PLANE_MACHINE_LABEL, Dialect, Posted, ROLE_LABEL, Repair, Sign, Slot, Style};
-use resus_core::plan::plan;
 
 use crate::facts::{by_template, check, foreign_node_check, object, posted, remediation_kind, template_kind};
-use crate::model::{CHECK, Fleet};
+use crate::model::{CHECK, Fleet, plan};
 
 fn templated(machines: usize, at_most: Amount) -> Fleet {
     let mut fleet = Fleet::with(Dialect::V1beta2, machines, by_template(), at_most);

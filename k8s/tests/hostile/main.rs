@@ -9,6 +9,7 @@ mod honest;
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::{Method, Request, Response, StatusCode};
+use resus_core::audit::audit;
 use resus_core::effect::Effect;
 use resus_core::facts::{Claim, Source};
 use resus_core::input::Input;
@@ -119,6 +120,8 @@ impl Site {
 
     fn turn(&mut self, tally: &mut Tally) {
         let decided = plan(&self.world, self.now);
+        let breaches = audit(&self.world, &decided, self.now);
+        assert!(breaches.is_empty(), "what others write breaks no rule: {breaches:?}");
         for decision in &decided.decisions {
             people_can_read(&decision.because.to_string());
         }
