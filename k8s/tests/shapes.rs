@@ -221,7 +221,7 @@ fn owners_are_read_with_what_they_are() {
 #[test]
 fn what_is_no_name_in_an_annotation_of_a_remediation_is_as_good_as_absent() {
     let odd = "\u{1}".repeat(200_000);
-    for (written, node, template) in [("n2", "n2", Some("n2")), ("", "n1", None), ("N 2", "n1", None), (&odd, "n1", None)] {
+    for (written, node, template) in [("n2", "n2", Some("n2")), ("", "n1", None), ("N 2", "n1", None), (&*odd, "n1", None)] {
         let annotations = json!({"remediation.medik8s.io/node-name": written, "remediation.medik8s.io/template-name": written});
         let json = json!({"metadata": {"name": "n1", "namespace": "ns", "uid": "o", "annotations": annotations}});
         let object = observe::object(json.to_string().as_bytes(), &key().kind).expect("it can be read");
