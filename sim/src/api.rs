@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, header};
 use resus_apiserver::{Followed, Reply, Server, Watch};
 use serde_json::{Value, json};
 
@@ -20,6 +20,8 @@ const ROUNDS_MAX: usize = 10;
 
 pub struct Api {
     server: Server,
+    /// What the server wants of everybody, if it does.
+    token: Option<HeaderValue>,
     pub is_up: bool,
     /// What may have been written since somebody asked last.
     touched: BTreeSet<Topic>,
@@ -68,11 +70,27 @@ impl Topic {
 }
 
 impl Api {
-    pub fn new(seed: u64) -> Api {
-        Api { server: Server::new(seed, wall(0)), is_up: true, touched: BTreeSet::new() }
+    pub fn new(seed: u64, now: Millis) -> Api {
+        Api { server: Server::new(seed, wall(now)), token: None, is_up: true, touched: BTreeSet::new() }
     }
 
-    pub fn handle(&mut self, now: Millis, request: Request<Vec<u8>>) -> Reply {
+    /// What stays here has nothing in it.
+    pub fn give_server(&mut self, token: &str, secrets: fn() -> String) -> Server {
+        self.server.require_token(token, secrets);
+        self.token = Some(format!("Bearer {token}").parse().expect("tokens are fit for headers"));
+        std::mem::replace(&mut self.server, Server::new(0, wall(0)))
+    }
+
+    /// The server that it gave away comes or goes. Others may have written whatever they like to it.
+    pub fn exchange(&mut self, server: &mut Server) {
+        std::mem::swap(&mut self.server, server);
+        self.touched.extend(Topic::ALL);
+    }
+
+    pub fn handle(&mut self, now: Millis, mut request: Request<Vec<u8>>) -> Reply {
+        if let Some(token) = &self.token {
+            request.headers_mut().insert(header::AUTHORIZATION, token.clone());
+        }
         if request.method() != Method::GET {
             self.touched.extend(Topic::of(request.uri().path()));
         }
@@ -143,21 +161,21 @@ impl Api {
     }
 
     /// Everything that is in a cluster before its nodes are.
-    pub fn install(&mut self) {
+    pub fn install(&mut self, now: Millis) {
         for name in ["default", "kube-system", "kube-node-lease", PROVIDER, NAMESPACE] {
-            self.create(0, "/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+            self.create(now, "/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
         }
         for crd in resus_k8s::crd::all() {
             let crd = serde_json::to_value(crd).expect("our own definitions are JSON");
-            self.define(0, &crd);
+            self.define(now, &crd);
         }
-        self.tend(0);
+        self.tend(now);
     }
 
     pub fn install_provider(&mut self, now: Millis) {
         for kind in REMEDIATION_KINDS {
-            self.define(now, &definition(&format!("{kind}Template"), None));
-            self.define(now, &definition(kind, Some(json!({"status": {}}))));
+            self.define(now, &definition(&format!("{kind}Template"), json!({})));
+            self.define(now, &definition(kind, json!({"subresources": {"status": {}}, "additionalPrinterColumns": columns()})));
         }
         self.tend(now);
         self.install_templates(now);
@@ -197,16 +215,18 @@ pub const PROVIDED: &str = "/apis/provider.test/v1/namespaces/provider";
 pub const REMEDIATION_KINDS: [&str; 2] = ["RebootRemediation", "PowerRemediation"];
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-fn definition(kind: &str, subresources: Option<Value>) -> Value {
+fn columns() -> Value {
+    let condition = |kind: &str| json!({"name": kind, "type": "string", "jsonPath": format!(".status.conditions[?(@.type==\"{kind}\")].status")});
+    let age = json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"});
+    json!([condition("Processing"), condition("Succeeded"), age])
+}
+
+fn definition(kind: &str, mut version: Value) -> Value {
     let singular = kind.to_lowercase();
     let plural = format!("{singular}s");
-    let mut version = json!({
-        "name": "v1", "served": true, "storage": true,
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-    });
-    if let Some(subresources) = subresources {
-        version["subresources"] = subresources;
-    }
+    version["name"] = json!("v1");
+    (version["served"], version["storage"]) = (json!(true), json!(true));
+    version["schema"] = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.provider.test")},

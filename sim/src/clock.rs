@@ -1,12 +1,13 @@
 //! What time is it, for whom, and what happens next?
 //!
-//! True time is virtual: it jumps from one event to the next. Processes see it only through clocks of their own.
+//! True time is virtual: it jumps from one event to the next, unless somebody drives it by a real clock. Processes see it
+//! only through clocks of their own.
 
 use std::collections::BTreeMap;
 
 use resus_core::time::{Mono, Now, Wall};
 
-/// True time in milliseconds since the simulation began.
+/// True time in milliseconds since [`EPOCH`]; less than 0 before.
 pub type Millis = i64;
 
 pub const SECOND: Millis = 1_000;
@@ -32,8 +33,8 @@ pub struct Agenda<E> {
 }
 
 impl<E> Agenda<E> {
-    pub fn new() -> Agenda<E> {
-        Agenda { now: 0, entered: 0, events: BTreeMap::new() }
+    pub fn new(now: Millis) -> Agenda<E> {
+        Agenda { now, entered: 0, events: BTreeMap::new() }
     }
 
     pub fn now(&self) -> Millis {
@@ -65,12 +66,6 @@ impl<E> Agenda<E> {
                 None
             }
         }
-    }
-}
-
-impl<E> Default for Agenda<E> {
-    fn default() -> Agenda<E> {
-        Agenda::new()
     }
 }
 
@@ -121,7 +116,7 @@ mod tests {
 
     #[test]
     fn events_come_in_the_order_of_time_and_then_of_entry() {
-        let mut agenda = Agenda::new();
+        let mut agenda = Agenda::new(0);
         for (at, event) in [(5, "c"), (3, "a"), (5, "d"), (4, "b")] {
             agenda.enter(at, event);
         }

@@ -120,9 +120,9 @@ pub enum Change {
 }
 
 impl Ledger {
-    pub fn open(&mut self, api: &mut Api) {
+    pub fn open(&mut self, now: Millis, api: &mut Api) {
         for (subject, path) in [NODES, CHECKS, NODE_LEASES] {
-            self.look_at(0, api, subject, path);
+            self.look_at(now, api, subject, path);
         }
     }
 

@@ -41,8 +41,6 @@ struct Says {
     disk_broken: &'static str,
 }
 
-/// A node that flaps changes its mind after so long.
-const FLAP: Millis = 15 * SECOND;
 /// The node lifecycle controller looks at all nodes so often.
 pub const LIFECYCLE_EACH: Millis = 5 * SECOND;
 
@@ -114,7 +112,7 @@ impl Machine {
             State::Running | State::Failed(Failure::SlowBeats) => ("True", "False"),
             State::Failed(Failure::RuntimeDown) => ("False", "False"),
             State::Failed(Failure::DiskBroken) => ("True", "True"),
-            State::Failed(Failure::Flaps) if (now / FLAP) % 2 == 0 => ("False", "False"),
+            State::Failed(Failure::Flaps) if (now / self.spec.flaps_each) % 2 == 0 => ("False", "False"),
             State::Failed(Failure::Flaps) => ("True", "False"),
             State::Failed(Failure::Crash | Failure::KubeletStops | Failure::Hangs | Failure::NetworkCut)
             | State::Booting { .. }
@@ -214,7 +212,7 @@ impl Machine {
     }
 
     fn boot_id(&self) -> String {
-        format!("{}-boot-{}", self.spec.name, self.boots)
+        format!("{}-{}", self.spec.name, self.boots)
     }
 }
 
@@ -234,19 +232,19 @@ pub fn watch_over(machines: &[Machine], now: Millis, patience: Millis, api: &mut
 }
 
 /// Pods that are bound to the machine from the beginning.
-pub fn bind_pods(spec: &MachineSpec, api: &mut Api) {
+pub fn bind_pods(spec: &MachineSpec, now: Millis, api: &mut Api) {
     for n in 0..spec.pods {
         let body = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("{}-{n}", spec.name), "namespace": "default"},
             "spec": {"nodeName": spec.name, "containers": [{"name": "main", "image": "example.test/app:1"}]},
         });
-        api.create(0, "/api/v1/namespaces/default/pods", &body);
+        api.create(now, "/api/v1/namespaces/default/pods", &body);
     }
     if spec.hosts_etcd {
         let body = etcd(&spec.name);
-        api.create(0, SYSTEM_PODS, &body);
+        api.create(now, SYSTEM_PODS, &body);
         let path = format!("{SYSTEM_PODS}/etcd-{}/status", spec.name);
-        api.patch(0, &path, STRATEGIC, &json!({"status": body["status"]}));
+        api.patch(now, &path, STRATEGIC, &json!({"status": body["status"]}));
     }
 }
 

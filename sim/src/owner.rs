@@ -223,7 +223,7 @@ mod tests {
     const MACHINES: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines";
 
     fn defined() -> Api {
-        let mut api = Api::new(1);
+        let mut api = Api::new(1, 0);
         machinery::definitions(Dialect::V1beta2).iter().for_each(|definition| api.define(0, definition));
         api.tend(0);
         api.create(0, "/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}));
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_machine_gets_its_node_when_it_has_booted_and_loses_it_when_it_goes() {
-        let (mut api, mut there, mut owner) = (defined(), Api::new(2), owner(None));
+        let (mut api, mut there, mut owner) = (defined(), Api::new(2, 0), owner(None));
         let mut infrastructure = infrastructure();
         owner.step(0, &mut api);
         infrastructure.step(9 * SECOND, &mut api, Some(&mut there));

@@ -17,6 +17,9 @@ pub struct Scenario {
     pub provider: ProviderSpec,
     pub net: NetSpec,
     pub acts: Vec<(Millis, Act)>,
+    /// How long the node lifecycle controller waits for a heartbeat, at least and at most.
+    pub patience: (Millis, Millis),
+    pub begins_at: Millis,
     /// From then on nothing fails any more, and recovery is demanded.
     pub heals_at: Option<Millis>,
     pub ends_at: Millis,
@@ -41,6 +44,8 @@ pub struct MachineSpec {
     /// How often its kubelet posts a status that has not changed.
     pub posts_each: Millis,
     pub boots_for: Millis,
+    /// How long it is ready, and how long it is not, while it flaps.
+    pub flaps_each: Millis,
     pub clock: HostClock,
     pub pods: usize,
     pub hosts_etcd: bool,
@@ -260,6 +265,7 @@ impl Scenario {
             beats_each: 10 * SECOND,
             posts_each: 10 * SECOND,
             boots_for: 20 * SECOND,
+            flaps_each: FLAPS_EACH,
             clock: HostClock::default(),
             pods: 1,
             hosts_etcd: false,
@@ -272,6 +278,8 @@ impl Scenario {
             provider: ProviderSpec::default(),
             net: NetSpec::good(),
             acts: Vec::new(),
+            patience: PATIENCE,
+            begins_at: 0,
             heals_at: None,
             ends_at: 10 * MINUTE,
         }
@@ -298,6 +306,10 @@ impl Scenario {
         self.at(0, Act::Check { name: name.to_owned(), spec })
     }
 }
+
+/// As kube-controller-manager: 40 s by default, 50 s since Kubernetes 1.32.
+pub const PATIENCE: (Millis, Millis) = (40 * SECOND, 50 * SECOND);
+pub const FLAPS_EACH: Millis = 15 * SECOND;
 
 pub const WORKER: &str = "node-role.kubernetes.io/worker";
 pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";

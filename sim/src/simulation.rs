@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
-use resus_apiserver::{Reply, Watch};
+use resus_apiserver::{Reply, Server, Watch};
 use resus_core::effect::Effect;
 use resus_core::event::hash;
 
@@ -152,20 +152,20 @@ const TEND_EACH: Millis = 10 * SECOND;
 
 impl Simulation {
     pub fn new(scenario: Scenario) -> Simulation {
-        let seed = scenario.seed;
-        let mut api = Api::new(hash(&["uids", &seed.to_string()]));
+        let (seed, now) = (scenario.seed, scenario.begins_at);
+        let mut api = Api::new(hash(&["uids", &seed.to_string()]), now);
         let mut ledger = Ledger::default();
-        api.install();
-        ledger.open(&mut api);
+        api.install(now);
+        ledger.open(now, &mut api);
         if scenario.provider.installed {
-            api.install_provider(0);
-            ledger.open_provider(0, &mut api);
+            api.install_provider(now);
+            ledger.open_provider(now, &mut api);
         }
-        scenario.machines.iter().for_each(|spec| bind_pods(spec, &mut api));
+        scenario.machines.iter().for_each(|spec| bind_pods(spec, now, &mut api));
         ledger.etcd = scenario.machines.iter().filter(|spec| spec.hosts_etcd).map(|spec| spec.name.clone()).collect();
         let mut pace = Rng::of(seed, "pace");
         let mut simulation = Simulation {
-            agenda: Agenda::new(),
+            agenda: Agenda::new(now),
             machines: scenario.machines.iter().cloned().map(Machine::new).collect(),
             provider: Provider::new(scenario.provider.clone(), Rng::of(seed, "provider")),
             net: Net::new(scenario.net.clone(), scenario.replicas, Rng::of(seed, "net")),
@@ -173,7 +173,7 @@ impl Simulation {
             connections: BTreeMap::new(),
             trace: Trace::default(),
             rng: Rng::of(seed, "acts"),
-            patience: pace.within(40 * SECOND..=50 * SECOND),
+            patience: pace.within(scenario.patience.0..=scenario.patience.1),
             pace,
             calls: 0,
             asked: BTreeMap::new(),
@@ -194,8 +194,8 @@ impl Simulation {
         let Simulation { agenda, scenario, machines, pace, .. } = self;
         for (number, machine) in machines.iter_mut().enumerate() {
             // All machines register at once; then each has a rhythm of its own.
-            machine.beat(0, &mut self.api, &self.ledger);
-            agenda.enter(pace.within(0..=machine.spec.beats_each), Event::Beat(number));
+            machine.beat(scenario.begins_at, &mut self.api, &self.ledger);
+            agenda.after(pace.within(0..=machine.spec.beats_each), Event::Beat(number));
         }
         for (number, (at, _)) in scenario.acts.iter().enumerate() {
             agenda.enter(*at, Event::Act(number));
@@ -203,8 +203,8 @@ impl Simulation {
         if let Some(at) = scenario.heals_at {
             agenda.enter(at, Event::Heal);
         }
-        agenda.enter(LIFECYCLE_EACH, Event::Lifecycle);
-        agenda.enter(TEND_EACH, Event::Tend);
+        agenda.after(LIFECYCLE_EACH, Event::Lifecycle);
+        agenda.after(TEND_EACH, Event::Tend);
         agenda.enter(scenario.ends_at, Event::End);
         for replica in 0..scenario.replicas {
             self.start(replica);
@@ -235,6 +235,21 @@ impl Simulation {
         self.trace.news.drain(..).collect()
     }
 
+    /// Its server, for others to use as well: from now on it wants this token of everybody, and is here only in
+    /// [`Simulation::visit`].
+    pub fn give_server(&mut self, token: &str, secrets: fn() -> String) -> Server {
+        self.api.give_server(token, secrets)
+    }
+
+    /// What is done with the server that it gave away, and to which others have written meanwhile.
+    pub fn visit<R>(&mut self, server: &mut Server, work: impl FnOnce(&mut Simulation) -> R) -> R {
+        self.api.exchange(server);
+        self.look_around();
+        let done = work(self);
+        self.api.exchange(server);
+        done
+    }
+
     /// The API server has this version from now on.
     pub fn upgrade_server(&mut self, version: &str) {
         self.api.upgrade(version);
@@ -252,7 +267,7 @@ impl Simulation {
 
     /// There is another cluster, which a kubeconfig calls by this name.
     pub fn add_cluster(&mut self, server: &str) {
-        let api = Api::new(hash(&["uids", server, &self.scenario.seed.to_string()]));
+        let api = Api::new(hash(&["uids", server, &self.scenario.seed.to_string()]), self.now());
         self.remotes.insert(server.to_owned(), Remote { api, hangs: false });
     }
 

@@ -8,8 +8,8 @@ use crate::clock::{HostClock, MINUTE, Millis, SECOND};
 use crate::liveness::Liveness;
 use crate::rng::Rng;
 use crate::scenario::{
-    Act, CONTROL_PLANE, Failure, Flags, MachineSpec, NetSpec, ProviderSpec, Scenario, TEMPLATE, TEMPLATE_HARD, TEMPLATE_INVALID,
-    TEMPLATE_OF_SEVERAL, TEMPLATE_POWER, WORKER, ZONE, template,
+    Act, CONTROL_PLANE, FLAPS_EACH, Failure, Flags, MachineSpec, NetSpec, PATIENCE, ProviderSpec, Scenario, TEMPLATE,
+    TEMPLATE_HARD, TEMPLATE_INVALID, TEMPLATE_OF_SEVERAL, TEMPLATE_POWER, WORKER, ZONE, template,
 };
 
 /// The longest duration of a rule here; recovery has to wait for it.
@@ -37,7 +37,19 @@ pub fn draw(seed: u64) -> Scenario {
     acts.sort_by_key(|(at, _)| *at);
     let repair_within = provider.works_for.1 + 60 * SECOND + 30 * SECOND;
     let ends_at = heals_at + Liveness::phase(RULE_MAX, WAIT_MAX, repair_within);
-    Scenario { seed, machines, replicas, flags: Flags::default(), provider, net, acts, heals_at: Some(heals_at), ends_at }
+    Scenario {
+        seed,
+        machines,
+        replicas,
+        flags: Flags::default(),
+        provider,
+        net,
+        acts,
+        patience: PATIENCE,
+        begins_at: 0,
+        heals_at: Some(heals_at),
+        ends_at,
+    }
 }
 
 fn machines(rng: &mut Rng) -> Vec<MachineSpec> {
@@ -58,6 +70,7 @@ fn machines(rng: &mut Rng) -> Vec<MachineSpec> {
             beats_each: rng.within(8 * SECOND..=11 * SECOND),
             posts_each,
             boots_for: rng.within(5 * SECOND..=60 * SECOND),
+            flaps_each: FLAPS_EACH,
             clock: HostClock { ahead: if skewed { rng.within(-20 * SECOND..=20 * SECOND) } else { 0 }, drift: 0 },
             pods: rng.below(3),
             hosts_etcd: false,

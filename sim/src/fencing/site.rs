@@ -88,7 +88,7 @@ impl Site {
         let machines: Vec<Machine> =
             specs.into_iter().enumerate().map(|(n, spec)| Machine::new(format!("n{n}").into(), spec)).collect();
         let mut site = Site {
-            agenda: Agenda::new(),
+            agenda: Agenda::new(0),
             trace: Trace::default(),
             by_name: machines.iter().enumerate().map(|(n, machine)| (machine.name.clone(), n)).collect(),
             store: Store::new(),

@@ -10,7 +10,6 @@ mod balance;
 mod machines;
 mod paint;
 mod panel;
-mod provider;
 mod script;
 mod serve;
 mod stage;

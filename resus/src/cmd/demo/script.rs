@@ -75,6 +75,20 @@ impl Script {
     pub fn workers(&self) -> usize {
         self.scenario.machines.len()
     }
+
+    /// The check of all workers, with these times.
+    pub fn check(&self, ready_after: Millis, disk_after: Millis) -> Act {
+        let rule = |kind: &str, status: &str, after: Millis| json!({"type": kind, "status": status, "duration": format!("{}s", after / SECOND)});
+        let spec = json!({
+            "selector": {"matchExpressions": [{"key": WORKER, "operator": "Exists"}]},
+            "unhealthyConditions": [
+                rule("Ready", "Unknown", ready_after), rule("Ready", "False", ready_after), rule("DiskBroken", "True", disk_after),
+            ],
+            "maxUnhealthy": self.max_unhealthy,
+            "remediationTemplate": template(TEMPLATE),
+        });
+        Act::Check { name: CHECK.to_owned(), spec }
+    }
 }
 
 /// The last zone is the largest, and larger than what is allowed to be unhealthy.
@@ -105,16 +119,8 @@ impl Writer {
                 machine.boots_for = 30 * SECOND;
             }
         }
-        let rule = |kind: &str, status: &str, after: Millis| json!({"type": kind, "status": status, "duration": format!("{}s", after / SECOND)});
-        let spec = json!({
-            "selector": {"matchExpressions": [{"key": WORKER, "operator": "Exists"}]},
-            "unhealthyConditions": [
-                rule("Ready", "Unknown", READY_AFTER), rule("Ready", "False", READY_AFTER), rule("DiskBroken", "True", DISK_AFTER),
-            ],
-            "maxUnhealthy": self.script.max_unhealthy,
-            "remediationTemplate": template(TEMPLATE),
-        });
-        self.cue(None, "the check is written", Act::Check { name: CHECK.to_owned(), spec }, Vec::new());
+        let check = self.script.check(READY_AFTER, DISK_AFTER);
+        self.cue(None, "the check is written", check, Vec::new());
         self.at = 30 * SECOND;
     }
 

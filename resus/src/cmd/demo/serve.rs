@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use jiff::Timestamp;
-use resus_apiserver::Server;
 use resus_core::facts::{Claim, Limit};
 use resus_core::lease::Timing;
 use resus_core::rival::Homes;
@@ -18,7 +16,8 @@ use resus_driver::connect::Trust;
 use resus_driver::pump::{self, Settings};
 use resus_driver::telemetry::Telemetry;
 use resus_k8s::names::Places;
-use serde_json::json;
+use resus_sim::clock::{Millis, SECOND};
+use resus_sim::scenario::NAMESPACE;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -28,17 +27,14 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::machines::Machines;
 use super::panel::clock;
-use super::provider;
 use super::script::{CHECK, Script};
 use super::story::decision;
-use crate::cmd::apiserver::random;
 use crate::cmd::controller::{asked_to_stop, connect, identity};
-use crate::serve::{Front, Shared, secret};
+use crate::serve::{Front, secret};
 
 /// Minutes in production; nobody wants to wait for that here.
-const READY_AFTER: &str = "20s";
-const DISK_AFTER: &str = "10s";
-const NAMESPACE: &str = "poison-pill";
+const READY_AFTER: Millis = 20 * SECOND;
+const DISK_AFTER: Millis = 10 * SECOND;
 
 pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Result<()> {
     if kubeconfig.is_dir() {
@@ -47,12 +43,8 @@ pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Re
     let began = Instant::now();
     let stop = asked_to_stop()?;
     let token = secret();
-    let mut server = Server::new(random(), Timestamp::now());
-    server.require_token(&token, secret);
-    let shared = Shared::new(server);
     let front = Front::bind(listen, &token).await.context("choose another address with --listen; port 0 takes a free one")?;
-    let mut machines = Machines::new(script, shared.clone(), token, began);
-    machines.install(&check(script))?;
+    let (machines, shared) = Machines::start(script, script.check(READY_AFTER, DISK_AFTER), &token, began);
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new("resus_driver=info,resus_driver::watch=warn"))
         .with_writer(std::io::stdout)
@@ -83,28 +75,15 @@ pub async fn serve(script: &Script, listen: SocketAddr, kubeconfig: &Path) -> Re
     }
 }
 
-fn check(script: &Script) -> serde_json::Value {
-    json!({
-        "apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "metadata": {"name": CHECK},
-        "spec": {
-            "selector": {"matchExpressions": [{"key": resus_sim::scenario::WORKER, "operator": "Exists"}]},
-            "unhealthyConditions": [
-                {"type": "Ready", "status": "Unknown", "duration": READY_AFTER},
-                {"type": "Ready", "status": "False", "duration": READY_AFTER},
-                {"type": "DiskBroken", "status": "True", "duration": DISK_AFTER},
-            ],
-            "maxUnhealthy": script.max_unhealthy,
-            "remediationTemplate": provider::template_reference(),
-        },
-    })
-}
-
 fn introduce(script: &Script, url: &str, kubeconfig: &Path) {
     let zone = script.zones.last().map(|zone| zone.name.clone()).unwrap_or_default();
     println!("{} simulated workers in {} zones, and the real controller, at {url}.", script.workers(), script.zones.len());
     println!(
-        "Unhealthy is who is not Ready for {READY_AFTER}, or has a broken disk for {DISK_AFTER}; repairs start while at most {} ({}) are not healthy.",
-        script.max_unhealthy, script.allowed
+        "Unhealthy is who is not Ready for {}s, or has a broken disk for {}s; repairs start while at most {} ({}) are not healthy.",
+        READY_AFTER / SECOND,
+        DISK_AFTER / SECOND,
+        script.max_unhealthy,
+        script.allowed
     );
     println!("\nLook at it:");
     println!("  export KUBECONFIG={}", kubeconfig.canonicalize().unwrap_or_else(|_| kubeconfig.to_owned()).display());

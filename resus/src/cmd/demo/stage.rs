@@ -92,13 +92,7 @@ impl Stage {
             lines.extend(wrap(&format!("# {}", line.sentence()), width, 2).iter().map(|text| self.paint.bold(text)));
             return lines;
         }
-        let who = match speaker {
-            Speaker::Headline | Speaker::Trouble => "!",
-            Speaker::Cluster | Speaker::Relief => "cluster",
-            Speaker::Resus(_) => "resus",
-            Speaker::Provider => "provider",
-        };
-        let text = format!("  {}  {who:9} {}", clock(*at), line.sentence());
+        let text = format!("  {}  {:9} {}", clock(*at), speaker.name(), line.sentence());
         let mut lines = wrap(&text, width, INDENT);
         if let Some(first) = lines.first_mut() {
             let (time, rest) = first.split_at(9.min(first.len()));

@@ -41,6 +41,18 @@ pub enum Speaker {
     Relief,
 }
 
+impl Speaker {
+    /// As it stands before a line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Speaker::Headline | Speaker::Trouble => "!",
+            Speaker::Cluster | Speaker::Relief => "cluster",
+            Speaker::Resus(_) => "resus",
+            Speaker::Provider => "provider",
+        }
+    }
+}
+
 /// How a node looks to somebody who knows everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
@@ -105,17 +117,18 @@ impl Story {
     }
 
     fn take(&mut self, Happening { at, what }: Happening) {
+        if let Some((speaker, node, text)) = news(&what) {
+            let state = matches!(what, What::Reset { .. }).then_some(State::Rebooting);
+            if !self.is_expected(at, &what) {
+                self.tell(at, speaker, node.to_owned(), &text, state);
+            }
+        }
         match what {
             What::Act(_) => self.act(at),
-            What::Reset { node } => {
-                self.booting.insert(node.clone(), at);
-                self.tell(at, Speaker::Provider, node, "power-cycled", Some(State::Rebooting));
+            What::Reset { node } | What::Booted { node } => {
+                self.booting.insert(node, at);
             }
-            What::Booted { node } => {
-                self.booting.insert(node.clone(), at);
-                self.tell(at, Speaker::Relief, node, "booted and Ready", None);
-            }
-            What::Condition { node, kind, status } => self.condition(at, node, &kind, &status),
+            What::Condition { .. } | What::Healed => {}
             What::Decided { decision, .. } => self.decided(at, decision),
             What::Created { node, .. } => {
                 self.tell(at, Speaker::Cluster, node, "a RebootRemediation is created", Some(State::Repairing));
@@ -127,7 +140,6 @@ impl Story {
             What::LeadsNoMore { .. } => {
                 self.say(at, Speaker::Cluster, "resus no longer leads: it could not renew its lease, and may do nothing");
             }
-            What::Healed => {}
             What::Violation(violation) => self.say(at, Speaker::Trouble, &violation.to_string()),
         }
     }
@@ -149,19 +161,10 @@ impl Story {
         nodes.into_iter().for_each(|node| self.tell(at, speaker, node, text, state));
     }
 
-    fn condition(&mut self, at: Millis, node: String, kind: &str, status: &str) {
-        // A machine that boots is expected to be silent, and then to report.
-        if self.booting.get(&node).is_some_and(|since| *since == at || self.is_booting(&node)) {
-            return;
-        }
-        match (kind, status) {
-            ("Ready", "Unknown") => self.tell(at, Speaker::Cluster, node, "no heartbeat, Ready is Unknown", None),
-            ("Ready", "True") => self.tell(at, Speaker::Relief, node, "Ready is True", None),
-            ("Ready", _) | ("DiskBroken", "True") => {
-                self.tell(at, Speaker::Cluster, node, &format!("{kind} is {status}"), None);
-            }
-            _ => {}
-        }
+    /// A machine that boots is silent, and then it reports.
+    fn is_expected(&self, at: Millis, what: &What) -> bool {
+        let What::Condition { node, .. } = what else { return false };
+        self.booting.get(node).is_some_and(|since| *since == at || self.is_booting(node))
     }
 
     fn is_booting(&self, node: &str) -> bool {
@@ -228,6 +231,29 @@ impl Line {
             (false, _) => format!("{}: {}", names(&self.nodes), self.text),
         }
     }
+}
+
+/// What machines, their provider and the API tell by themselves: who says it, and what of which node.
+pub fn news(what: &What) -> Option<(Speaker, &str, String)> {
+    let (speaker, node, text) = match what {
+        What::Reset { node } => (Speaker::Provider, node, "power-cycled".to_owned()),
+        What::Booted { node } => (Speaker::Relief, node, "booted and Ready".to_owned()),
+        What::Condition { node, kind, status } => match (kind.as_str(), status.as_str()) {
+            ("Ready", "Unknown") => (Speaker::Cluster, node, "no heartbeat, Ready is Unknown".to_owned()),
+            ("Ready", "True") => (Speaker::Relief, node, "Ready is True".to_owned()),
+            ("Ready", _) | ("DiskBroken", "True") => (Speaker::Cluster, node, format!("{kind} is {status}")),
+            _ => return None,
+        },
+        What::Act(_)
+        | What::Decided { .. }
+        | What::Created { .. }
+        | What::Removed { .. }
+        | What::Leads { .. }
+        | What::LeadsNoMore { .. }
+        | What::Healed
+        | What::Violation(_) => return None,
+    };
+    Some((speaker, node, text))
 }
 
 /// A decision as a sentence. The verdict comes first, as logs and metrics call it.
