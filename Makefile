@@ -26,13 +26,16 @@ test: ## Run every test, most of them against real Kubernetes parts
 	: >"$$RESUS_SKIPPED_FILE"
 	# What the stories asked for, for the test that compares it with the rights that we ship.
 	export RESUS_RIGHTS_FILE=$$work/rights
-	kube=
-	trap 'if [ -n "$$kube" ]; then kill -- "-$$kube" 2>/dev/null || true; fi; rm -rf "$$work"' EXIT
+	kube= previous=
+	trap 'for build in $$kube $$previous; do kill -- "-$$build" 2>/dev/null || true; done; rm -rf "$$work"' EXIT
 	trap 'exit 130' INT TERM
 	# Building Kubernetes takes as long as compiling us, so both start now. Job control gives the build a process
 	# group of its own: leaving early ends all of it, the Go compilers included.
 	set -m; tests/kube/build </dev/null >/dev/null & kube=$$!; set +m
 	cargo test --locked --workspace --no-run
+	# The version before this one has the same third-party crates. It is built while Kubernetes is, or while tests wait;
+	# the story that needs it waits for it, and says what is wrong if it cannot be had.
+	set -m; tests/previous "$(TARGET)" </dev/null >/dev/null & previous=$$!; set +m
 	if kill -0 "$$kube" 2>/dev/null; then echo "make test: waiting for the Kubernetes parts"; fi
 	kube_built=yes
 	wait "$$kube" || kube_built=no

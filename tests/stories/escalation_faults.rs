@@ -174,13 +174,13 @@ async fn a_controller_that_is_killed_again_and_again_takes_no_step_twice() {
     assert_eq!(born_since(&stage, &versions).await, (2, 2));
 }
 
-async fn versions(stage: &Stage) -> (String, String) {
+pub async fn versions(stage: &Stage) -> (String, String) {
     (version(stage, "RebootRemediation").await, version(stage, "PowerRemediation").await)
 }
 
 /// As [`taken`], where a client may go away meanwhile: the audit log does not know what became of its request, the
 /// history of the objects does.
-async fn born_since(stage: &Stage, versions: &(String, String)) -> (usize, usize) {
+pub async fn born_since(stage: &Stage, versions: &(String, String)) -> (usize, usize) {
     (born(stage, "RebootRemediation", &versions.0).await, born(stage, "PowerRemediation", &versions.1).await)
 }
 

@@ -21,3 +21,4 @@ mod stage;
 mod surroundings;
 mod thin_path;
 mod upgrades;
+mod versions;

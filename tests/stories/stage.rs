@@ -248,12 +248,14 @@ impl Stage {
 
     /// With these variables in its environment.
     pub fn controller_in(&self, name: &str, kubeconfig: &Path, flags: &[&str], environment: &[(&str, &str)]) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_resus"));
-        command.envs(environment.iter().copied());
-        command.arg("controller").arg("--kubeconfig").arg(kubeconfig);
-        command.args(["--metrics-bind-address=0", "--health-probe-bind-address=0", "--log=info,resus_driver=debug"]);
-        command.args(flags);
+        let mut command = controller_command(Path::new(env!("CARGO_BIN_EXE_resus")), kubeconfig);
+        command.envs(environment.iter().copied()).args(flags);
         self.cluster.start_process(name, command).expect("the controller starts")
+    }
+
+    /// Of the version that this program is.
+    pub fn controller_of(&self, program: &Path, name: &str, kubeconfig: &Path) -> Process {
+        self.cluster.start_process(name, controller_command(program, kubeconfig)).expect("the controller starts")
     }
 
     /// The controller's own account, but through the proxy.
@@ -280,6 +282,13 @@ impl Stage {
         };
         entries.iter().filter(is_creation).count()
     }
+}
+
+fn controller_command(program: &Path, kubeconfig: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("controller").arg("--kubeconfig").arg(kubeconfig);
+    command.args(["--metrics-bind-address=0", "--health-probe-bind-address=0", "--log=info,resus_driver=debug"]);
+    command
 }
 
 /// What a check's status says of a node; null if nothing.

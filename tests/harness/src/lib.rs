@@ -25,6 +25,6 @@ pub use process::{Process, Said, run};
 pub use proxy::{Proxy, Request};
 pub use rights::{Exercised, exercised, rights_file};
 pub use rule::{Action, Asked, Draft, Rule};
-pub use skip::{cluster_api, cluster_or_skip, skip};
+pub use skip::{cluster_api, cluster_or_skip, previous_or_skip, skip};
 pub use until::{holds_for, until};
 pub use upstream::Upstream;

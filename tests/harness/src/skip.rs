@@ -16,6 +16,9 @@ use crate::process::run;
 /// A first build of everything takes 15 minutes on 2 cores, and several tests may wait for it at once.
 const BUILT_WITHIN: Duration = Duration::from_secs(45 * 60);
 
+/// What `tests/previous` ends with where it cannot know which version was before this one.
+const UNKNOWN: i32 = 3;
+
 /// Starts the cluster, or skips the story if the real parts cannot be had. Parts that are there but do not start are
 /// no reason to skip: that is a panic.
 pub async fn cluster_or_skip(builder: Builder) -> Option<Cluster> {
@@ -55,6 +58,20 @@ pub(crate) async fn programs() -> anyhow::Result<PathBuf> {
 /// and CRDs by version in `crds/`. Built if it is missing.
 pub async fn cluster_api() -> anyhow::Result<PathBuf> {
     built("cluster-api").await.context("the real parts of Cluster API cannot be had")
+}
+
+/// The `resus` from before the last change, built under this target directory if it is missing; the story is skipped where
+/// git or the history is not there. A version that does not build is no reason to skip: that is a panic.
+pub async fn previous_or_skip(target: &Path) -> Option<PathBuf> {
+    let mut build = Command::new(checkout().expect("the tests are in the repository").join("tests/previous"));
+    build.arg(target);
+    let said = run(&build, BUILT_WITHIN).await.expect("tests/previous ends");
+    if said.status.code() == Some(UNKNOWN) {
+        skip(&format!("the version before this one is not known: {}", said.stderr.trim_end()));
+        return None;
+    }
+    let program = said.ok().expect("the version before this one builds");
+    Some(PathBuf::from(program.trim_end()))
 }
 
 async fn built(parts: &str) -> anyhow::Result<PathBuf> {
