@@ -31,10 +31,14 @@ pub async fn cluster_or_skip(builder: Builder) -> Option<Cluster> {
     }
 }
 
-/// Says that a story is skipped and why. Panics instead if `RESUS_REQUIRE_REAL=1`, and adds a line to the file named
-/// by `RESUS_SKIPPED_FILE`, if set, so that a run can count what it did not show.
+/// Says that a story is skipped and why. Panics instead if `RESUS_REQUIRE_REAL=1`.
 pub fn skip(why: &str) {
     assert!(std::env::var("RESUS_REQUIRE_REAL").as_deref() != Ok("1"), "RESUS_REQUIRE_REAL=1, but: {why}");
+    tell_skipped(why);
+}
+
+/// Adds a line to the file named by `RESUS_SKIPPED_FILE`, too, if set, so that a run can count what it did not show.
+fn tell_skipped(why: &str) {
     let story = std::thread::current().name().unwrap_or("a story").to_owned();
     let line = format!("SKIPPED: {story}: {}\n", why.replace('\n', " "));
     // Not by eprintln!, which the test runner swallows when a test passes. Nobody to tell is no reason to fail.
@@ -61,13 +65,14 @@ pub async fn cluster_api() -> anyhow::Result<PathBuf> {
 }
 
 /// The `resus` from before the last change, built under this target directory if it is missing; the story is skipped where
-/// git or the history is not there. A version that does not build is no reason to skip: that is a panic.
+/// git or the history is not there, also with `RESUS_REQUIRE_REAL=1`. A version that does not build is no reason to skip: that is a panic.
 pub async fn previous_or_skip(target: &Path) -> Option<PathBuf> {
     let mut build = Command::new(checkout().expect("the tests are in the repository").join("tests/previous"));
     build.arg(target);
     let said = run(&build, BUILT_WITHIN).await.expect("tests/previous ends");
     if said.status.code() == Some(UNKNOWN) {
-        skip(&format!("the version before this one is not known: {}", said.stderr.trim_end()));
+        // A clone without the history lacks no part that could be had there.
+        tell_skipped(&format!("the version before this one is not known: {}", said.stderr.trim_end()));
         return None;
     }
     let program = said.ok().expect("the version before this one builds");
