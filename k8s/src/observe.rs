@@ -79,8 +79,14 @@ pub fn check(json: &[u8]) -> serde_json::Result<Check> {
     serde_json::from_slice::<CheckView>(json).map(CheckView::into_facts)
 }
 
+/// Kinds of providers may be served by a server of theirs. What has no uid could only be deleted by its name, which is another's
+/// by then, perhaps.
 pub fn object(json: &[u8], kind: &Kind) -> serde_json::Result<Object> {
-    serde_json::from_slice::<ObjectView>(json).map(|view| view.into_facts(kind))
+    let view: ObjectView = serde_json::from_slice(json)?;
+    match view.metadata.uid.is_empty() {
+        true => Err(serde::de::Error::custom("it has no uid")),
+        false => Ok(view.into_facts(kind)),
+    }
 }
 
 pub fn definition(json: &[u8]) -> serde_json::Result<Fact> {

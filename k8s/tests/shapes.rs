@@ -104,7 +104,7 @@ fn templates_that_cannot_be_used_say_why() {
         (json!({"template": {"metadata": {"labels": {"a": 5}}}}), Err("spec.template.metadata.labels is no map of texts")),
         (json!({"template": {"metadata": {"annotations": "a"}}}), Err("metadata.annotations is no map of texts: write")),
     ] {
-        let json = json!({"metadata": {"name": "t", "namespace": "ns"}, "spec": spec});
+        let json = json!({"metadata": {"name": "t", "namespace": "ns", "uid": "t"}, "spec": spec});
         let body = observe::object(json.to_string().as_bytes(), &kind).expect("it can be read").body.expect("it is a template");
         match (body, expected) {
             (Ok(body), Ok(expected)) => assert_eq!(&*body.spec, expected),
@@ -118,7 +118,7 @@ fn templates_that_cannot_be_used_say_why() {
 fn a_template_says_what_its_objects_are_labelled_with() {
     let kind = Kind { api_version: "p.test/v1".into(), kind: "RebootTemplate".into() };
     let metadata = json!({"labels": {"b": "2", "a": "1"}, "annotations": {"c": ""}});
-    let json = json!({"metadata": {"name": "t"}, "spec": {"template": {"metadata": metadata}}});
+    let json = json!({"metadata": {"name": "t", "uid": "t"}, "spec": {"template": {"metadata": metadata}}});
     let body = observe::object(json.to_string().as_bytes(), &kind).expect("it can be read").body.expect("it is a template");
     let body = body.expect("it can be used");
     assert_eq!(*body.labels, [("a".into(), "1".into()), ("b".into(), "2".into())]);
@@ -226,6 +226,16 @@ fn what_is_no_name_in_an_annotation_of_a_remediation_is_as_good_as_absent() {
         let json = json!({"metadata": {"name": "n1", "namespace": "ns", "uid": "o", "annotations": annotations}});
         let object = observe::object(json.to_string().as_bytes(), &key().kind).expect("it can be read");
         assert_eq!((&*object.node, object.template.as_deref()), (node, template));
+    }
+}
+
+#[test]
+fn an_object_of_a_provider_without_a_uid_cannot_be_read() {
+    for (metadata, uid) in
+        [(json!({"name": "n1", "uid": "o"}), Some("o")), (json!({"name": "n1", "uid": ""}), None), (json!({"name": "n1"}), None)]
+    {
+        let object = observe::object(json!({"metadata": metadata}).to_string().as_bytes(), &key().kind);
+        assert_eq!(object.ok().as_ref().map(|object| &*object.uid), uid);
     }
 }
 
