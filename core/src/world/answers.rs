@@ -69,7 +69,20 @@ impl World {
                     }
                 }
             }
-            (key @ (EffectKey::PowerCycle(_) | EffectKey::DeleteMachine(_)), Answer::Done(_)) => self.fleet.done(&key),
+            (EffectKey::PowerCycle(place), Answer::Done(fact)) => {
+                let key = EffectKey::PowerCycle(place.clone());
+                self.fleet.done(&key);
+                // The watch may have shown it before the answer came, and does not show it again.
+                let is_shown = match (self.fleet.machines.get(&place), fact) {
+                    (None, _) => true,
+                    (Some(known), Some(Fact::Machine(after))) => !known.version.is_older_than(&after.version),
+                    (Some(_), _) => false,
+                };
+                if is_shown {
+                    self.flights.resolved(&key);
+                }
+            }
+            (key @ EffectKey::DeleteMachine(_), Answer::Done(_)) => self.fleet.done(&key),
             (key @ (EffectKey::PowerCycle(_) | EffectKey::DeleteMachine(_)), _) => self.fleet.refused(&key),
             (EffectKey::MachineCheckStatus(_), Answer::Done(Some(Fact::MachineCheck(check)))) => {
                 if self.fleet.checks.get(&check.place).is_some_and(|known| known.uid == check.uid) {

@@ -302,8 +302,9 @@ impl Fleet {
                 Answer::Done(Some(Fact::Machine(self.machines[&name].clone())))
             }
             Effect::PowerCycle { machine, on, .. } => {
-                self.change(&machine.place.name.clone(), |machine| machine.marks.power_cycle = *on);
-                Answer::Done(None)
+                let name = machine.place.name.clone();
+                self.change(&name, |machine| machine.marks.power_cycle = *on);
+                Answer::Done(Some(Fact::Machine(self.machines[&name].clone())))
             }
             Effect::DeleteMachine { machine, .. } => {
                 self.remove(&machine.place.name);

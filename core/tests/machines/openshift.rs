@@ -78,6 +78,21 @@ fn a_power_cycle_is_asked_for_by_annotation_and_taken_back() {
     assert_eq!(names(&fleet), ["m0", "m1"]);
 }
 
+/// The watch may show it before the answer comes, and then nothing shows it again.
+#[test]
+fn what_was_taken_back_keeps_nobody_else_from_being_repaired() {
+    let mut fleet = Fleet::with(Dialect::OpenShift, 3, Repair::PowerCycle, Amount::Count(1));
+    fleet.breaks("n1");
+    fleet.wait(302);
+    assert!(fleet.machines["m1"].marks.power_cycle);
+    fleet.recovers("n1");
+    fleet.wait(5);
+    assert!(!fleet.machines["m1"].marks.power_cycle);
+    fleet.breaks("n2");
+    fleet.wait(302);
+    assert!(fleet.machines["m2"].marks.power_cycle, "{:?}", fleet.message("RemediationAllowed"));
+}
+
 /// As in the reference: its Node is ready, and will be taken down all the same.
 #[test]
 fn a_machine_that_is_being_power_cycled_is_unhealthy_whatever_its_node_says() {
