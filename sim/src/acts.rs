@@ -25,16 +25,16 @@ impl Simulation {
         let told = match act {
             Act::Break(machine, failure) => {
                 self.machines[*machine].fails(*failure, now);
-                format!("{} {}", self.machines[*machine].spec.name, failure.word())
+                format!("{} {}", self.machines[*machine].spec.title(), failure.word())
             }
             Act::BreakZone(zone, failure) => self.break_zone(zone, *failure),
             Act::Mend(machine) => {
                 self.mend(*machine);
-                format!("{} is repaired by hand", self.machines[*machine].spec.name)
+                format!("{} is repaired by hand", self.machines[*machine].spec.title())
             }
             Act::PlannedReboot(machine) => {
                 self.reset(*machine);
-                format!("{} is rebooted on purpose", self.machines[*machine].spec.name)
+                format!("{} is rebooted on purpose", self.machines[*machine].spec.title())
             }
             Act::Check { name, spec } => self.write_check(name, spec),
             Act::DropCheck(name) => format!("check {name} is deleted: {}", self.api.delete(now, &format!("{CHECKS}/{name}"))),
@@ -54,6 +54,7 @@ impl Simulation {
             Act::RemoveNode | Act::NodeLeaves | Act::Relabel | Act::Exclude | Act::HoldNode { .. } => self.act_on_node(act),
             Act::RemoveRemediation => self.remove_remediation(),
             Act::Occupy => self.occupy(),
+            Act::Fleet(herd, deed) => self.do_deed(*herd, deed),
             _ => self.act_on_process(act),
         };
         self.trace.tell(now, What::Act(told));
@@ -176,17 +177,22 @@ impl Simulation {
 
     /// Rather one that has a remediation: that is where it gets interesting.
     fn choose_node(&mut self) -> usize {
-        let remediated: Vec<usize> = (0..self.machines.len())
+        let remediated: Vec<usize> = (0..self.machines_here())
             .filter(|number| self.ledger.remediations.values().any(|one| one.node == self.machines[*number].spec.name))
             .collect();
-        self.rng.pick(&remediated).copied().unwrap_or_else(|| self.rng.below(self.machines.len()))
+        self.rng.pick(&remediated).copied().unwrap_or_else(|| self.rng.below(self.machines_here()))
+    }
+
+    /// How many machines are of this cluster: the first ones.
+    fn machines_here(&self) -> usize {
+        self.machines.iter().filter(|machine| machine.spec.cluster.is_none()).count()
     }
 
     /// Rather one that will need a remediation soon.
     fn choose_broken(&mut self) -> usize {
         let broken: Vec<usize> =
-            (0..self.machines.len()).filter(|number| self.machines[*number].unhealthy_since.is_some()).collect();
-        self.rng.pick(&broken).copied().unwrap_or_else(|| self.rng.below(self.machines.len()))
+            (0..self.machines_here()).filter(|number| self.machines[*number].unhealthy_since.is_some()).collect();
+        self.rng.pick(&broken).copied().unwrap_or_else(|| self.rng.below(self.machines_here()))
     }
 
     fn act_on_node(&mut self, act: &Act) -> String {
@@ -259,6 +265,7 @@ impl Simulation {
         self.net.heals();
         self.provider.heals();
         self.restore_provider();
+        self.heal_fleet();
         for number in 0..self.machines.len() {
             let is_ours = match self.machines[number].state {
                 State::Failed(Failure::Crash | Failure::KubeletStops | Failure::Hangs | Failure::RuntimeDown) => {

@@ -44,6 +44,8 @@ pub enum What {
         remediation: String,
         node: String,
     },
+    /// Something changed about a Machine, its check or what is made for it.
+    Fleet(String),
     Leads {
         replica: usize,
     },
@@ -76,6 +78,7 @@ impl fmt::Display for Happening {
             }
             What::Created { remediation, node, by } => write!(f, "   {remediation} created for {node} by {by}"),
             What::Removed { remediation, node } => write!(f, "   {remediation} of {node} removed"),
+            What::Fleet(what) => write!(f, "   {what}"),
             What::Leads { replica } => write!(f, "{replica}: leads"),
             What::LeadsNoMore { replica } => write!(f, "{replica}: leads no more"),
             What::Healed => write!(f, "!  from now on nothing fails any more"),

@@ -5,13 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use http::Request;
-use resus_apiserver::{Reply, Watch};
 use resus_core::facts::ObjectKey;
 use serde_json::Value;
 
 use crate::api::Api;
 use crate::clock::{EPOCH, MINUTE, Millis, SECOND};
+use crate::eye::Eye;
 use crate::policy::{Condition, NodeState, Policy, text};
 
 /// Longer than anything that a controller may still believe without being in doubt.
@@ -43,7 +42,7 @@ pub fn place(key: &ObjectKey) -> String {
 
 #[derive(Default)]
 pub struct Ledger {
-    eyes: Vec<(Subject, &'static str, Watch)>,
+    eyes: Vec<(Subject, Eye)>,
     pub nodes: BTreeMap<String, History<NodeState>>,
     pub checks: BTreeMap<String, History<Policy>>,
     /// By [`place`]: all are in the provider's namespace. Templates too.
@@ -126,68 +125,40 @@ impl Ledger {
         }
     }
 
+    /// Of another cluster only its Nodes are of interest.
+    pub fn open_nodes(&mut self, now: Millis, api: &mut Api) {
+        let (subject, path) = NODES;
+        self.look_at(now, api, subject, path);
+    }
+
     /// When the provider's kinds are there.
     pub fn open_provider(&mut self, now: Millis, api: &mut Api) {
         for (subject, path) in PROVIDED {
-            if !self.eyes.iter().any(|(_, known, _)| *known == path) {
+            if !self.eyes.iter().any(|(_, eye)| eye.path == path) {
                 self.look_at(now, api, subject, path);
             }
         }
     }
 
-    fn look_at(&mut self, now: Millis, api: &mut Api, subject: Subject, path: &'static str) {
-        let watch = begin(now, api, path);
-        self.eyes.push((subject, path, watch));
+    fn look_at(&mut self, now: Millis, api: &mut Api, subject: Subject, path: &str) {
+        self.eyes.push((subject, Eye::open(now, api, path)));
     }
 
     /// Reads everything that was written since it was called last.
     pub fn read(&mut self, now: Millis, api: &mut Api) -> Vec<Change> {
         let mut changes = Vec::new();
-        for at in 0..self.eyes.len() {
-            let (subject, path, watch) = &mut self.eyes[at];
-            let (subject, path) = (*subject, *path);
-            let followed = api.follow(now, watch);
-            for line in &followed.lines {
-                self.take(now, (subject, path), &parse(line), &mut changes);
-            }
-            if followed.ended {
-                self.read_anew(now, api, (at, subject, path), &mut changes);
+        let mut eyes = std::mem::take(&mut self.eyes);
+        for (subject, eye) in &mut eyes {
+            for event in eye.read(now, api) {
+                self.take(now, (*subject, &eye.path), &event, &mut changes);
             }
         }
+        self.eyes = eyes;
         changes
-    }
-
-    /// The history was forgotten: what a new watch does not show at once is gone.
-    fn read_anew(
-        &mut self,
-        now: Millis,
-        api: &mut Api,
-        (at, subject, path): (usize, Subject, &'static str),
-        changes: &mut Vec<Change>,
-    ) {
-        let mut watch = begin(now, api, path);
-        let events: Vec<Value> = api.follow(now, &mut watch).lines.iter().map(|line| parse(line)).collect();
-        self.eyes[at].2 = watch;
-        let known: Vec<String> = match subject {
-            Subject::Nodes => self.nodes.keys().cloned().collect(),
-            Subject::Checks => self.checks.keys().cloned().collect(),
-            Subject::NodeLeases => self.holds.keys().map(|node| format!("{LEASE_PREFIX}{node}")).collect(),
-            Subject::Remediations => self.remediations.keys().filter_map(|place| within(path, place)).collect(),
-            Subject::Templates => self.templates.keys().filter_map(|place| within(path, place)).collect(),
-        };
-        let shown = |name: &String| events.iter().any(|event| event["object"]["metadata"]["name"] == name.as_str());
-        for name in known.iter().filter(|name| !shown(name)) {
-            let gone = serde_json::json!({"type": "DELETED", "object": {"metadata": {"name": name}}});
-            self.take(now, (subject, path), &gone, changes);
-        }
-        events.iter().for_each(|event| self.take(now, (subject, path), event, changes));
     }
 
     fn take(&mut self, now: Millis, (subject, path): (Subject, &str), event: &Value, changes: &mut Vec<Change>) {
         let (object, is_gone) = (&event["object"], event["type"] == "DELETED");
-        if !is_gone && event["type"] != "ADDED" && event["type"] != "MODIFIED" {
-            return;
-        }
         let name = text(&object["metadata"]["name"]);
         let place = format!("{}/{name}", plural(path));
         match subject {
@@ -303,7 +274,7 @@ impl<T> Default for History<T> {
 
 impl<T: PartialEq> History<T> {
     /// False if it was so already.
-    fn push(&mut self, now: Millis, state: Option<T>) -> bool {
+    pub fn push(&mut self, now: Millis, state: Option<T>) -> bool {
         if self.0.back().is_some_and(|(_, known)| *known == state) {
             return false;
         }
@@ -370,25 +341,7 @@ fn plural(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The name of what is at this place, if it is one of those that are listed under the path.
-fn within(path: &str, place: &str) -> Option<String> {
-    place.strip_prefix(plural(path))?.strip_prefix('/').map(str::to_owned)
-}
-
-fn begin(now: Millis, api: &mut Api, path: &str) -> Watch {
-    let uri = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds=1000000");
-    let request = Request::get(uri).header("accept", "application/json").body(Vec::new()).expect("the path is well-formed");
-    match api.handle(now, request) {
-        Reply::Watch(watch) => watch,
-        Reply::Answer(answer) => panic!("{path} cannot be watched: {}", answer.status()),
-    }
-}
-
-fn parse(line: &[u8]) -> Value {
-    serde_json::from_slice(line).expect("the server writes JSON")
-}
-
-fn dated(value: &Value) -> Millis {
+pub fn dated(value: &Value) -> Millis {
     let stamp = value.as_str().and_then(|stamp| stamp.parse::<jiff::Timestamp>().ok());
     stamp.map_or(0, |stamp| stamp.as_millisecond() - EPOCH)
 }

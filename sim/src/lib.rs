@@ -9,7 +9,9 @@
 mod acts;
 pub mod api;
 pub mod clock;
+mod eye;
 pub mod fencing;
+pub mod fleet;
 pub mod happening;
 pub mod ledger;
 pub mod liveness;

@@ -10,7 +10,7 @@ use crate::oracle::Found;
 use crate::policy::{Health, NodeState, Policy, Slack, Step};
 
 pub struct Liveness {
-    healed_at: Millis,
+    pub healed_at: Millis,
     /// When too many nodes of a check were unhealthy last.
     stormy_at: BTreeMap<String, Millis>,
     /// What should have been done since when, by check and node.
@@ -19,19 +19,28 @@ pub struct Liveness {
     pub changed_at: Millis,
     /// How long a remediation of a willing provider takes, boot included.
     pub repair_within: Millis,
+    /// The longest time that checks of machines wait for anything.
+    pub machines_wait: Millis,
 }
 
 pub const JUDGE_EACH: Millis = 5 * SECOND;
 /// After the faults: for watches, elections and pauses between attempts to settle.
-const SETTLE_WITHIN: Millis = 60 * SECOND;
+pub(crate) const SETTLE_WITHIN: Millis = 60 * SECOND;
 /// From when something may be done until it is; the longest pause between two attempts is 30 s.
-const ACT_WITHIN: Millis = 45 * SECOND;
+pub(crate) const ACT_WITHIN: Millis = 45 * SECOND;
 /// A status that did not stay is written again after a minute; nothing else takes so long.
 const QUIET_AFTER: Millis = 90 * SECOND;
 
 impl Liveness {
     pub fn new(healed_at: Millis, repair_within: Millis) -> Liveness {
-        Liveness { healed_at, stormy_at: BTreeMap::new(), overdue: BTreeMap::new(), changed_at: healed_at, repair_within }
+        Liveness {
+            healed_at,
+            stormy_at: BTreeMap::new(),
+            overdue: BTreeMap::new(),
+            changed_at: healed_at,
+            repair_within,
+            machines_wait: 0,
+        }
     }
 
     /// How long the healed phase has to be for everything to be seen.
@@ -39,8 +48,9 @@ impl Liveness {
         SETTLE_WITHIN + 2 * longest_rule + 3 * longest_wait + MINUTE + repair_within + ACT_WITHIN + QUIET_AFTER + 2 * MINUTE
     }
 
-    /// L1: what is unhealthy under an open gate is acted on, and what is healthy is let go.
-    pub fn judge(&mut self, ledger: &Ledger, now: Millis) -> Vec<Found> {
+    /// L1: what is unhealthy under an open gate is acted on, and what is healthy is let go. `is_watched`: nodes that are for a check
+    /// of machines.
+    pub fn judge(&mut self, ledger: &Ledger, is_watched: &dyn Fn(&str) -> bool, now: Millis) -> Vec<Found> {
         let mut due = BTreeMap::new();
         for (check, policy) in ledger.checks.iter().filter_map(|(name, history)| Some((name, history.current()?))) {
             if is_too_much(ledger, policy) {
@@ -51,7 +61,7 @@ impl Liveness {
             }
             let gate_is_open = !policy.paused && !is_too_much(ledger, policy) && !self.is_cooling(ledger, check, policy, now);
             for (name, node) in ledger.nodes.iter().filter_map(|(name, history)| Some((name, history.current()?))) {
-                let starts = gate_is_open && should_start(ledger, check, policy, name, node, now);
+                let starts = gate_is_open && !is_watched(name) && should_start(ledger, check, policy, name, node, now);
                 let escalates = !policy.paused && self.should_escalate(ledger, check, policy, name, node, now);
                 if starts || escalates || self.should_end(ledger, policy, name, node, now) {
                     let key = (check.clone(), name.clone());
@@ -127,7 +137,8 @@ impl Liveness {
     /// L3: a quiet world means no writes. Elections do not count.
     pub fn judge_write(&self, ledger: &Ledger, now: Millis, what: &str) -> Option<Found> {
         let policies = || ledger.checks.values().filter_map(|history| history.current());
-        let longest = policies().map(|policy| policy.longest_rule().max(policy.longest_wait())).max().unwrap_or(0);
+        let longest =
+            policies().map(|policy| policy.longest_rule().max(policy.longest_wait())).max().unwrap_or(0).max(self.machines_wait);
         let is_quiet = now - self.changed_at > longest + QUIET_AFTER && now - self.healed_at > SETTLE_WITHIN;
         is_quiet.then(|| ("L3", format!("{what}, though nothing has changed since {}", self.changed_at)))
     }

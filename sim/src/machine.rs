@@ -217,7 +217,13 @@ impl Machine {
 }
 
 /// What the node lifecycle controller does: nodes that are silent for too long are Unknown.
-pub fn watch_over(machines: &[Machine], now: Millis, patience: Millis, api: &mut Api, ledger: &Ledger) {
+pub fn watch_over<'a>(
+    machines: impl Iterator<Item = &'a Machine>,
+    now: Millis,
+    patience: Millis,
+    api: &mut Api,
+    ledger: &Ledger,
+) {
     for Machine { spec, beat_at, .. } in machines {
         let Some(node) = ledger.node(&spec.name) else { continue };
         let known = node.conditions.iter().any(|condition| condition.status != "Unknown");

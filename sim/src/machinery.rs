@@ -16,6 +16,81 @@ pub fn definitions(dialect: Dialect) -> Vec<Value> {
 
 pub const METAL3: &str = "infrastructure.cluster.x-k8s.io/v1beta1";
 
+/// What a MachineHealthCheck asks for, in the words of no version.
+#[derive(Clone, Debug, Default)]
+pub struct CheckSpec {
+    pub selector: Value,
+    pub cluster: Option<String>,
+    /// Type, status and seconds.
+    pub on_nodes: Vec<(&'static str, &'static str, i64)>,
+    pub on_machines: Vec<(&'static str, &'static str, i64)>,
+    /// In seconds, of machines without a node; none: it does not say.
+    pub startup: Option<i64>,
+    pub limit: Option<Value>,
+    pub range: Option<String>,
+    /// Of a template of Metal3.
+    pub template: Option<String>,
+}
+
+impl CheckSpec {
+    /// As it is written in this version.
+    pub fn spec(&self, dialect: Dialect) -> Value {
+        let rules = |rules: &[(&str, &str, i64)]| -> Value {
+            let rule = |(kind, status, seconds): &(&str, &str, i64)| match dialect {
+                Dialect::V1beta2 => json!({"type": kind, "status": status, "timeoutSeconds": seconds}),
+                Dialect::V1alpha3 | Dialect::V1beta1 | Dialect::OpenShift => {
+                    json!({"type": kind, "status": status, "timeout": format!("{seconds}s")})
+                }
+            };
+            rules.iter().map(rule).collect()
+        };
+        let started = self.startup.map(|seconds| match dialect {
+            Dialect::V1beta2 => json!(seconds),
+            Dialect::V1alpha3 | Dialect::V1beta1 | Dialect::OpenShift => json!(format!("{seconds}s")),
+        });
+        let reference = |name: &String| json!({"apiVersion": METAL3, "kind": "Metal3RemediationTemplate", "name": name});
+        let values = [
+            Some(rules(&self.on_nodes)),
+            Some(rules(&self.on_machines)).filter(|_| !self.on_machines.is_empty()),
+            started,
+            self.limit.clone(),
+            self.range.as_ref().map(|range| json!(range)),
+            self.template.as_ref().map(reference),
+        ];
+        let mut spec = json!({"selector": self.selector});
+        if let Some(cluster) = self.cluster.as_ref().filter(|_| dialect.flavour() == Flavour::ClusterApi) {
+            spec["clusterName"] = json!(cluster);
+        }
+        for (path, value) in fields(dialect).into_iter().zip(values) {
+            let Some(value) = value else { continue };
+            *path.iter().fold(&mut spec, |at, element| &mut at[element]) = value;
+        }
+        spec
+    }
+}
+
+/// Where rules for nodes, rules for machines, start-up, limit, range and template are, below the spec of a check.
+pub fn fields(dialect: Dialect) -> [&'static [&'static str]; 6] {
+    match dialect {
+        Dialect::V1beta2 => [
+            &["checks", "unhealthyNodeConditions"],
+            &["checks", "unhealthyMachineConditions"],
+            &["checks", "nodeStartupTimeoutSeconds"],
+            &["remediation", "triggerIf", "unhealthyLessThanOrEqualTo"],
+            &["remediation", "triggerIf", "unhealthyInRange"],
+            &["remediation", "templateRef"],
+        ],
+        Dialect::V1alpha3 | Dialect::V1beta1 | Dialect::OpenShift => [
+            &["unhealthyConditions"],
+            &["unhealthyMachineConditions"],
+            &["nodeStartupTimeout"],
+            &["maxUnhealthy"],
+            &["unhealthyRange"],
+            &["remediationTemplate"],
+        ],
+    }
+}
+
 fn definition(api_version: &str, kind: &str, status: &Value) -> Value {
     let (group, version) = api_version.split_once('/').expect("it has a group");
     let singular = kind.to_lowercase();

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::clock::{Millis, SECOND};
+use crate::fleet::oracle::Looks;
 use crate::ledger::{Ledger, Remediation, Said};
 use crate::policy::{Health, NodeState, Policy, Slack};
 
@@ -18,6 +19,8 @@ pub struct Intent {
     pub sent_at: Millis,
     /// When the last look at the node that it had heard of was executed.
     pub looked_at: Option<Millis>,
+    /// Likewise at the machine, and at the node of that.
+    pub looks: Looks,
     /// How much older than it is a condition may have seemed to it.
     pub slack: Slack,
     /// From when on it has to have known that its own clock is wrong.
@@ -29,7 +32,7 @@ pub struct Intent {
 pub const BLIND_FOR: Millis = 25 * SECOND;
 
 /// Leadership outlives a standstill by ten seconds, and nothing is sent after it.
-const DECIDED_WITHIN: Millis = 15 * SECOND;
+pub(crate) const DECIDED_WITHIN: Millis = 15 * SECOND;
 
 /// What a controller could not know better.
 #[derive(Clone, Copy, Debug)]

@@ -181,11 +181,7 @@ impl Policy {
     }
 
     pub fn health(&self, node: &NodeState, at: Millis, slack: Slack) -> Health {
-        let matching = self.rules.iter().filter_map(|rule| {
-            let found =
-                node.conditions.iter().find(|condition| condition.kind == rule.kind && condition.status == rule.status)?;
-            Some(at + slack.of(found) > found.since + rule.lasts_for)
-        });
+        let matching = expiries(&self.rules, node, at, slack);
         let asks_ready = self.rules.iter().any(|rule| rule.kind == "Ready");
         let has_reported = node.conditions.iter().any(|condition| condition.kind == "Ready");
         let is_silent = asks_ready && !has_reported;
@@ -213,6 +209,14 @@ impl Policy {
     }
 }
 
+/// Of each rule that matches: is its time over?
+pub fn expiries(rules: &[Rule], node: &NodeState, at: Millis, slack: Slack) -> impl Iterator<Item = bool> {
+    rules.iter().filter_map(move |rule| {
+        let found = node.conditions.iter().find(|condition| condition.kind == rule.kind && condition.status == rule.status)?;
+        Some(at + slack.of(found) > found.since + rule.lasts_for)
+    })
+}
+
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -232,7 +236,7 @@ fn steps(spec: &Value) -> Vec<Step> {
 }
 
 /// Hours, minutes or seconds, one of them, are all that scenarios use.
-fn duration(written: &str) -> Millis {
+pub fn duration(written: &str) -> Millis {
     if let Some(positive) = written.strip_prefix('-') {
         return -duration(positive);
     }

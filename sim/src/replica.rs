@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use http::{Response, StatusCode};
 use resus_core::default_check::DefaultCheck;
 use resus_core::effect::Effect;
 use resus_core::facts::{Claim, Limit, Name, Source};
 use resus_core::input::Input;
 use resus_core::lease::{Election, Timing};
-use resus_core::mhc::facts::ClusterKey;
+use resus_core::mhc::facts::{ClusterKey, Place};
 use resus_core::process::{self, News, Turn};
 use resus_core::rival::Homes;
 use resus_core::upgrade::Detectors;
@@ -18,6 +19,7 @@ use resus_k8s::observe::Keep;
 use resus_k8s::watcher::Watcher;
 
 use crate::clock::{HostClock, Millis, ProcessClock, SECOND};
+use crate::fleet::play::server_of;
 use crate::scenario::{Flags, NAMESPACE};
 
 /// Clocks that differ by more than this do so in every answer, however slow it was.
@@ -58,6 +60,10 @@ pub struct Process {
     told_time: bool,
     /// The truth about looks: when the last answered one at each node was executed.
     pub looked_at: BTreeMap<Name, Millis>,
+    /// Likewise of looks that may have found nothing, at nodes in any cluster.
+    pub nodes_looked_at: BTreeMap<(Option<ClusterKey>, Name), Millis>,
+    /// Likewise of looks at Machines.
+    pub machines_looked_at: BTreeMap<Place, Millis>,
     /// For when a wake-up is on the agenda.
     pub wakes_at: Option<Millis>,
 }
@@ -107,6 +113,8 @@ impl Replica {
             wrong_from: None,
             told_time: false,
             looked_at: BTreeMap::new(),
+            nodes_looked_at: BTreeMap::new(),
+            machines_looked_at: BTreeMap::new(),
             wakes_at: None,
         });
     }
@@ -135,6 +143,19 @@ impl Process {
             if dated {
                 self.hears_the_time(now);
             }
+        }
+    }
+
+    /// An answer to a look, which may have found nothing.
+    pub fn looks(&mut self, effect: &Effect, response: &Response<Vec<u8>>, executed_at: Millis) {
+        if !response.status().is_success() && response.status() != StatusCode::NOT_FOUND {
+            return;
+        }
+        if let Effect::Look { cluster, node } = effect {
+            self.nodes_looked_at.insert((cluster.clone(), node.clone()), executed_at);
+        }
+        if let Effect::LookMachine { place, .. } = effect {
+            self.machines_looked_at.insert(place.clone(), executed_at);
         }
     }
 
@@ -176,6 +197,6 @@ impl Process {
 
     /// In a simulation a kubeconfig is nothing but the name of a server.
     pub fn server(&self, cluster: &ClusterKey) -> Option<String> {
-        self.process.access(cluster).map(|access| access.0.to_string())
+        self.process.access(cluster).map(|access| server_of(&access.0))
     }
 }

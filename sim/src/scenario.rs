@@ -6,6 +6,7 @@ use resus_core::facts::Claim;
 use serde_json::{Value, json};
 
 use crate::clock::{HostClock, MINUTE, Millis, SECOND};
+use crate::fleet::{Deed, FleetSpec};
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -15,6 +16,8 @@ pub struct Scenario {
     pub replicas: usize,
     pub flags: Flags,
     pub provider: ProviderSpec,
+    /// Machines of an API beside their nodes, and checks of those.
+    pub fleet: Option<FleetSpec>,
     pub net: NetSpec,
     pub acts: Vec<(Millis, Act)>,
     /// How long the node lifecycle controller waits for a heartbeat, at least and at most.
@@ -37,6 +40,8 @@ pub struct Flags {
 #[derive(Clone, Debug)]
 pub struct MachineSpec {
     pub name: String,
+    /// The server of the cluster that its Node is in; none: this one.
+    pub cluster: Option<String>,
     pub zone: String,
     pub control_plane: bool,
     /// How often its kubelet renews its lease.
@@ -49,6 +54,18 @@ pub struct MachineSpec {
     pub clock: HostClock,
     pub pods: usize,
     pub hosts_etcd: bool,
+}
+
+impl MachineSpec {
+    /// As it is called where there may be others of its name.
+    pub fn title(&self) -> String {
+        titled(self.cluster.as_deref(), &self.name)
+    }
+}
+
+/// A node by its name, and by that of its cluster if that is another.
+pub fn titled(cluster: Option<&str>, node: &str) -> String {
+    cluster.map_or_else(|| node.to_owned(), |cluster| format!("{cluster}:{node}"))
 }
 
 /// What may be wrong with a machine. A reboot cures all of it but a cut network.
@@ -214,6 +231,8 @@ pub enum Act {
         machine: usize,
         by: Millis,
     },
+    /// Something is done to the herd with this number.
+    Fleet(usize, Deed),
 }
 
 impl Act {
@@ -251,6 +270,7 @@ impl Act {
             Act::StepClock { .. } => "clock stepped",
             Act::SetClock { .. } => "clock set",
             Act::StepKubeletClock { .. } => "kubelet's clock stepped",
+            Act::Fleet(_, deed) => deed.word(),
         }
     }
 }
@@ -260,6 +280,7 @@ impl Scenario {
     pub fn calm(seed: u64, workers: usize) -> Scenario {
         let machine = |n: usize| MachineSpec {
             name: format!("worker-{n}"),
+            cluster: None,
             zone: "a".to_owned(),
             control_plane: false,
             beats_each: 10 * SECOND,
@@ -276,6 +297,7 @@ impl Scenario {
             replicas: 1,
             flags: Flags::default(),
             provider: ProviderSpec::default(),
+            fleet: None,
             net: NetSpec::good(),
             acts: Vec::new(),
             patience: PATIENCE,

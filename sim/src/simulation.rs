@@ -10,6 +10,8 @@ use resus_core::event::hash;
 
 use crate::api::{Api, Topic};
 use crate::clock::{Agenda, Millis, SECOND};
+use crate::fleet::liveness::longest_wait;
+use crate::fleet::play::{self, Fleet};
 use crate::happening::{Happening, Violation, What};
 use crate::ledger::{Change, Ledger};
 use crate::liveness::{JUDGE_EACH, Liveness};
@@ -19,7 +21,7 @@ use crate::oracle::Intent;
 use crate::provider::{Job, Next, Provider};
 use crate::replica::Replica;
 use crate::rng::Rng;
-use crate::scenario::{Act, Scenario};
+use crate::scenario::{Act, Scenario, titled};
 use crate::trace::Trace;
 
 pub struct Simulation {
@@ -29,6 +31,8 @@ pub struct Simulation {
     /// Other clusters, by what a kubeconfig calls them.
     pub(crate) remotes: BTreeMap<String, Remote>,
     pub(crate) ledger: Ledger,
+    /// None too while somebody is at work on it.
+    pub(crate) fleet: Option<Fleet>,
     pub(crate) machines: Vec<Machine>,
     pub(crate) provider: Provider,
     pub(crate) net: Net,
@@ -71,6 +75,8 @@ pub(crate) enum Event {
     Lifecycle,
     Booted(usize, u32),
     Provider(Job),
+    /// Those who take care of a herd do.
+    Herd(usize),
     /// What Kubernetes' own controllers do, and bookmarks.
     Tend,
     Wake {
@@ -137,6 +143,7 @@ pub(crate) struct Sent {
 /// The API server of another cluster.
 pub(crate) struct Remote {
     pub api: Api,
+    pub ledger: Ledger,
     /// It takes requests and answers none.
     pub hangs: bool,
 }
@@ -161,8 +168,6 @@ impl Simulation {
             api.install_provider(now);
             ledger.open_provider(now, &mut api);
         }
-        scenario.machines.iter().for_each(|spec| bind_pods(spec, now, &mut api));
-        ledger.etcd = scenario.machines.iter().filter(|spec| spec.hosts_etcd).map(|spec| spec.name.clone()).collect();
         let mut pace = Rng::of(seed, "pace");
         let mut simulation = Simulation {
             agenda: Agenda::new(now),
@@ -183,20 +188,50 @@ impl Simulation {
             api,
             remotes: BTreeMap::new(),
             ledger,
+            fleet: None,
             scenario,
         };
+        let fleet = simulation.scenario.fleet.clone();
+        simulation.fleet = fleet.map(|spec| simulation.found_fleet(spec));
+        simulation.populate();
         simulation.schedule();
         simulation.look_around();
         simulation
     }
 
-    fn schedule(&mut self) {
-        let Simulation { agenda, scenario, machines, pace, .. } = self;
-        for (number, machine) in machines.iter_mut().enumerate() {
-            // All machines register at once; then each has a rhythm of its own.
-            machine.beat(scenario.begins_at, &mut self.api, &self.ledger);
-            agenda.after(pace.within(0..=machine.spec.beats_each), Event::Beat(number));
+    /// What runs on the machines from the beginning.
+    fn populate(&mut self) {
+        let now = self.now();
+        let Simulation { api, ledger, remotes, scenario, .. } = self;
+        for spec in &scenario.machines {
+            let remote = spec.cluster.as_ref().and_then(|cluster| remotes.get_mut(cluster));
+            let (api, ledger) = remote.map_or((&mut *api, &mut *ledger), |remote| (&mut remote.api, &mut remote.ledger));
+            bind_pods(spec, now, api);
+            ledger.etcd.extend(spec.hosts_etcd.then(|| spec.name.clone()));
         }
+    }
+
+    /// The kubelet of a machine stirs, wherever it is.
+    fn beat(&mut self, number: usize) {
+        let now = self.now();
+        let Simulation { api, ledger, remotes, machines, .. } = self;
+        let machine = &mut machines[number];
+        let remote = machine.spec.cluster.as_ref().and_then(|cluster| remotes.get_mut(cluster));
+        let (api, ledger) = remote.map_or((api, &*ledger), |remote| (&mut remote.api, &remote.ledger));
+        machine.beat(now, api, ledger);
+    }
+
+    fn schedule(&mut self) {
+        for number in 0..self.machines.len() {
+            // All machines register at once; then each has a rhythm of its own.
+            self.beat(number);
+            let wait = self.pace.within(0..=self.machines[number].spec.beats_each);
+            self.agenda.after(wait, Event::Beat(number));
+        }
+        for number in 0..self.fleet.as_ref().map_or(0, |fleet| fleet.spec.herds.len()) {
+            self.agenda.after(play::TEND_EACH, Event::Herd(number));
+        }
+        let Simulation { agenda, scenario, .. } = self;
         for (number, (at, _)) in scenario.acts.iter().enumerate() {
             agenda.enter(*at, Event::Act(number));
         }
@@ -268,7 +303,7 @@ impl Simulation {
     /// There is another cluster, which a kubeconfig calls by this name.
     pub fn add_cluster(&mut self, server: &str) {
         let api = Api::new(hash(&["uids", server, &self.scenario.seed.to_string()]), self.now());
-        self.remotes.insert(server.to_owned(), Remote { api, hangs: false });
+        self.remotes.insert(server.to_owned(), Remote { api, ledger: Ledger::default(), hangs: false });
     }
 
     /// The server of another cluster goes away, or comes back.
@@ -291,7 +326,7 @@ impl Simulation {
         self.pull_all();
     }
 
-    fn remote(&mut self, server: &str) -> &mut Remote {
+    pub(crate) fn remote(&mut self, server: &str) -> &mut Remote {
         self.remotes.get_mut(server).expect("there is such a cluster")
     }
 
@@ -354,13 +389,16 @@ impl Simulation {
                 self.act(&act);
             }
             Event::Beat(number) => {
-                let machine = &mut self.machines[number];
-                machine.beat(now, &mut self.api, &self.ledger);
-                let rest = machine.rests_for();
+                self.beat(number);
+                let rest = self.machines[number].rests_for();
                 self.agenda.after(rest + self.pace.within(-rest / 10..=rest / 10), Event::Beat(number));
             }
             Event::Lifecycle => {
-                watch_over(&self.machines, now, self.patience, &mut self.api, &self.ledger);
+                let Simulation { api, ledger, remotes, machines, patience, .. } = self;
+                watch_over(of(machines, None), now, *patience, api, ledger);
+                for (server, remote) in remotes {
+                    watch_over(of(machines, Some(server)), now, *patience, &mut remote.api, &remote.ledger);
+                }
                 self.agenda.after(LIFECYCLE_EACH, Event::Lifecycle);
             }
             Event::Booted(number, boots) => self.booted(number, boots),
@@ -368,6 +406,7 @@ impl Simulation {
                 let next = self.provider.works(job, now, &mut self.api, &self.ledger);
                 next.into_iter().for_each(|next| self.provide(next));
             }
+            Event::Herd(number) => self.tend_herd(number),
             Event::Tend => {
                 self.api.tend(now);
                 self.remotes.values_mut().for_each(|remote| remote.api.tend(now));
@@ -398,6 +437,7 @@ impl Simulation {
         }
         let touched = |(server, remote): (&String, &mut Remote)| (!remote.api.take_touched().is_empty()).then(|| server.clone());
         for server in self.remotes.iter_mut().filter_map(touched).collect::<Vec<_>>() {
+            self.read_remote(&server);
             self.pull(Some(&server), |_| true);
         }
         let leaders: Vec<usize> =
@@ -407,8 +447,34 @@ impl Simulation {
         }
     }
 
+    fn read_remote(&mut self, server: &str) {
+        let now = self.now();
+        let Some(Remote { api, ledger, .. }) = self.remotes.get_mut(server) else { return };
+        for change in ledger.read(now, api) {
+            if let Some(liveness) = &mut self.liveness {
+                liveness.changed_at = now;
+            }
+            if let Change::Condition { node, kind, status } = change {
+                self.trace.tell(now, What::Condition { node: titled(Some(server), &node), kind, status });
+            }
+        }
+    }
+
+    fn read_fleet(&mut self) {
+        let now = self.now();
+        let Some(fleet) = &mut self.fleet else { return };
+        for told in fleet.truth.read(now, &mut self.api, &self.ledger.writer) {
+            // What controllers write themselves is no reason to write more.
+            if let Some(liveness) = self.liveness.as_mut().filter(|_| self.ledger.writer.is_empty()) {
+                liveness.changed_at = now;
+            }
+            self.trace.tell(now, What::Fleet(told));
+        }
+    }
+
     pub(crate) fn read_ledger(&mut self) {
         let now = self.now();
+        self.read_fleet();
         for change in self.ledger.read(now, &mut self.api) {
             if let Some(liveness) = &mut self.liveness {
                 liveness.changed_at = now;
@@ -436,7 +502,9 @@ impl Simulation {
             Next::After(wait, job) => self.agenda.after(wait, Event::Provider(job)),
             Next::Count(what) => self.trace.count(what),
             Next::Reset { node } => {
-                if let Some(number) = self.machines.iter().position(|machine| machine.spec.name == node) {
+                if let Some(number) =
+                    self.machines.iter().position(|machine| machine.spec.cluster.is_none() && machine.spec.name == node)
+                {
                     self.reset(number);
                 }
             }
@@ -447,7 +515,7 @@ impl Simulation {
         let now = self.now();
         let machine = &mut self.machines[number];
         machine.resets(now);
-        let node = machine.spec.name.clone();
+        let node = machine.spec.title();
         self.agenda.after(machine.spec.boots_for, Event::Booted(number, machine.boots));
         self.trace.tell(now, What::Reset { node });
     }
@@ -456,23 +524,40 @@ impl Simulation {
         let now = self.now();
         let machine = &mut self.machines[number];
         if machine.boots == boots && machine.has_booted() {
-            let node = machine.spec.name.clone();
-            machine.beat(now, &mut self.api, &self.ledger);
+            let node = machine.spec.title();
+            self.beat(number);
             self.trace.tell(now, What::Booted { node });
         }
     }
 
     fn judge(&mut self) {
         let now = self.now();
-        let found = self.liveness.as_mut().map(|liveness| liveness.judge(&self.ledger, now));
-        self.violated(found.unwrap_or_default());
+        let Some(mut liveness) = self.liveness.take() else { return };
+        let mut fleet = self.fleet.take();
+        let mut found =
+            liveness.judge(&self.ledger, &|node| fleet.as_ref().is_some_and(|fleet| self.view(fleet).watches_over(node)), now);
+        if let Some(fleet) = &mut fleet {
+            let mut duties = std::mem::take(&mut fleet.duties);
+            found.extend(duties.judge(self.view(fleet), liveness.healed_at, now));
+            liveness.machines_wait = longest_wait(self.view(fleet));
+            fleet.duties = duties;
+        }
+        (self.liveness, self.fleet) = (Some(liveness), fleet);
+        self.violated(found);
         self.agenda.after(JUDGE_EACH, Event::Judge);
     }
 
     fn end(&mut self) {
         let now = self.now();
-        let found = self.liveness.as_ref().map(|liveness| liveness.judge_end(&self.ledger, now));
-        self.violated(found.unwrap_or_default());
+        let mut found = Vec::new();
+        if let Some(liveness) = &self.liveness {
+            found.extend(liveness.judge_end(&self.ledger, now));
+            if let Some(fleet) = &self.fleet {
+                let (healed_at, repair_within) = (liveness.healed_at, liveness.repair_within);
+                found.extend(fleet.duties.judge_end(self.view(fleet), healed_at, repair_within, fleet.hosts(), now));
+            }
+        }
+        self.violated(found);
         self.ended = true;
     }
 
@@ -480,4 +565,9 @@ impl Simulation {
         let now = self.now();
         found.into_iter().for_each(|(rule, story)| self.trace.violated(rule, now, story));
     }
+}
+
+/// The machines of this cluster, or of another.
+fn of<'a>(machines: &'a [Machine], cluster: Option<&'a str>) -> impl Iterator<Item = &'a Machine> {
+    machines.iter().filter(move |machine| machine.spec.cluster.as_deref() == cluster)
 }

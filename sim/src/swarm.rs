@@ -2,9 +2,12 @@
 //!
 //! In each run some kinds of faults are switched off: a fault that is always there hides others.
 
+use resus_core::facts::Claim;
 use serde_json::{Value, json};
 
 use crate::clock::{HostClock, MINUTE, Millis, SECOND};
+use crate::fleet;
+use crate::fleet::draw::MACHINES_FROM;
 use crate::liveness::Liveness;
 use crate::rng::Rng;
 use crate::scenario::{
@@ -26,6 +29,7 @@ pub fn draw(seed: u64) -> Scenario {
     let replicas = 1 + rng.below(3);
     let heals_at = rng.within(4 * MINUTE..=12 * MINUTE);
     let mut acts = checks(&mut Rng::of(seed, "checks"), heals_at);
+    let fleet = fleet::draw::draw(seed, heals_at, &mut machines, &mut acts);
     patience(&mut Rng::of(seed, "patience"), &mut acts);
     acts.extend(failures(&mut Rng::of(seed, "failures"), &machines, heals_at));
     acts.extend(process_faults(&mut Rng::of(seed, "processes"), replicas, heals_at));
@@ -37,12 +41,14 @@ pub fn draw(seed: u64) -> Scenario {
     acts.sort_by_key(|(at, _)| *at);
     let repair_within = provider.works_for.1 + 60 * SECOND + 30 * SECOND;
     let ends_at = heals_at + Liveness::phase(RULE_MAX, WAIT_MAX, repair_within);
+    let flags = Flags { mhc: if fleet.is_some() { Claim::All } else { Claim::default() }, ..Flags::default() };
     Scenario {
         seed,
         machines,
         replicas,
-        flags: Flags::default(),
+        flags,
         provider,
+        fleet,
         net,
         acts,
         patience: PATIENCE,
@@ -65,6 +71,7 @@ fn machines(rng: &mut Rng) -> Vec<MachineSpec> {
     (0..control_plane + workers)
         .map(|n| MachineSpec {
             name: if n < control_plane { format!("cp-{n}") } else { format!("worker-{}", n - control_plane) },
+            cluster: None,
             zone: ["a", "b", "c"][usize::try_from(n % zones).unwrap_or(0)].to_owned(),
             control_plane: n < control_plane,
             beats_each: rng.within(8 * SECOND..=11 * SECOND),
@@ -263,7 +270,7 @@ fn process_faults(rng: &mut Rng, replicas: usize, heals_at: Millis) -> Vec<(Mill
     acts
 }
 
-/// From this seed on clocks are wrong in every run.
+/// From this seed on, and up to those with Machines, clocks are wrong in every run.
 pub const WRONG_CLOCKS_FROM: u64 = 1_000_000;
 
 #[derive(Clone, Copy)]
@@ -280,7 +287,7 @@ enum ClockFault {
 /// of controllers are again when all is healed.
 fn clocks(rng: &mut Rng, seed: u64, machines: &mut [MachineSpec], replicas: usize, heals_at: Millis) -> Vec<(Millis, Act)> {
     use ClockFault::{Drifts, KubeletDrifts, KubeletSteps, KubeletWrong, StartsWrong, Steps};
-    if !rng.chance(20) && seed < WRONG_CLOCKS_FROM {
+    if !rng.chance(20) && !(WRONG_CLOCKS_FROM..MACHINES_FROM).contains(&seed) {
         return Vec::new();
     }
     let kinds = some(rng, &[KubeletWrong, KubeletDrifts, KubeletSteps, StartsWrong, Drifts, Steps]);

@@ -9,6 +9,7 @@ use resus_k8s::names::Places;
 use resus_k8s::watcher::{Ask, Moved, Wanted, Watcher};
 
 use crate::api::Topic;
+use crate::fleet::play::server_of;
 use crate::replica::{Purpose, Watching, keep};
 use crate::scenario::NAMESPACE;
 use crate::simulation::{Connection, Event, Heard, Sent, Simulation};
@@ -21,7 +22,7 @@ impl Simulation {
         let wanted = Wanted { source, served: way.served, keep: keep(), places, chance };
         let Some(process) = &mut self.replicas[replica].process else { return };
         let (watcher, moved) = Watcher::begin(wanted, process.clock.read(now).mono);
-        let server = way.access.map(|access| access.0.to_string());
+        let server = way.access.map(|access| server_of(&access.0));
         process.watches.insert(number, Watching { watcher, server, call: 0, timer_at: None });
         self.moved(replica, number, moved);
     }

@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode, header};
 use resus_apiserver::Reply;
-use resus_core::effect::{Effect, Sender};
+use resus_core::effect::{Effect, Owner, Sender};
 use resus_core::input::Input;
 use resus_core::lease::REQUEST_TIMEOUT;
+use resus_core::mhc::facts::Place;
 use resus_core::process::{News, Turn};
 use resus_k8s::names::Places;
 use resus_k8s::{answer, encode};
 use serde_json::{Value, json};
 
 use crate::clock::{Millis, SECOND, wall};
+use crate::fleet::oracle::{Kind, Looks, Start, judge_node, judge_removal, judge_start};
+use crate::fleet::truth::{Repair, Spot};
 use crate::happening::What;
 use crate::ledger::place;
 use crate::net::Fate;
@@ -152,9 +155,27 @@ impl Simulation {
             identity: process.map(|process| process.identity.clone()).unwrap_or_default(),
             sent_at: self.now(),
             looked_at,
+            looks: effect.and_then(start).map(|start| self.looks(replica, &start.spot)).unwrap_or_default(),
             slack: Slack { any: PRECISION, watched_since: process.map_or(0, |process| process.doubted_at + CAUGHT_UP_AFTER) },
             wrong_from: process.and_then(|process| process.wrong_from),
         }
+    }
+
+    /// The looks at a machine, and at the node that it names now.
+    fn looks(&self, replica: usize, spot: &Spot) -> Looks {
+        let Some((fleet, process)) = self.fleet.as_ref().zip(self.replicas[replica].process.as_ref()) else {
+            return Looks::default();
+        };
+        let is_it = |place: &Place| (&*place.namespace, &*place.name) == (&*spot.0, &*spot.1);
+        let machine = process.machines_looked_at.iter().find(|(place, _)| is_it(place)).map(|(_, at)| *at);
+        let node = fleet.truth.machine_at(spot).and_then(|machine| machine.node.as_ref());
+        let is_away = self.remotes.contains_key(&spot.0);
+        let mut looked = process.nodes_looked_at.iter();
+        let node = node.and_then(|node| {
+            let found = looked.find(|((cluster, name), _)| **name == **node && cluster.is_some() == is_away)?;
+            Some(*found.1)
+        });
+        Looks { machine, node }
     }
 
     pub(crate) fn send(&mut self, replica: usize, sent: Sent) -> u64 {
@@ -209,6 +230,13 @@ impl Simulation {
             Some(Effect::Delete { key, .. }) => self.ledger.remediations.get(&place(key)).cloned(),
             _ => None,
         };
+        let repair = match (&effect, &self.fleet) {
+            (Some(Effect::Delete { key, .. }), Some(fleet)) if &*key.kind.kind == "Metal3Remediation" => {
+                let spot = (key.namespace.as_deref().unwrap_or_default().to_owned(), key.name.to_string());
+                fleet.truth.repairs.get(&spot).cloned().map(|repair| (spot, repair))
+            }
+            _ => None,
+        };
         let api = match &server {
             None => Some(&mut self.api),
             Some(server) => match self.remotes.get_mut(server) {
@@ -231,12 +259,34 @@ impl Simulation {
             self.trace
                 .feed(now, &[intent.identity.as_bytes(), method.as_str().as_bytes(), uri.as_bytes(), &code, response.body()]);
             if let Some(effect) = effect.filter(|_| response.status().is_success()) {
+                self.ledger.writer = intent.identity.clone();
+                self.read_ledger();
+                self.ledger.writer.clear();
+                self.judge_machines(&effect, &intent, repair);
                 self.executed(&effect, &intent, removed, response);
             }
         }
         if let Some(at) = answered {
             self.agenda.enter(at, Event::Hear { replica, call: number, heard });
         }
+    }
+
+    /// What the oracles have to say about what was done to a machine.
+    fn judge_machines(&mut self, effect: &Effect, intent: &Intent, repair: Option<(Spot, Repair)>) {
+        let now = self.now();
+        let doubt = Doubt { blind_for: BLIND_FOR + self.scenario.net.lag_max, skew: self.skew() };
+        let Some(fleet) = &self.fleet else { return };
+        let has_begun = |start: &Start| start.kind != Kind::Asked || fleet.truth.is_asked_by(&start.spot, &intent.identity, now);
+        let begun = start(effect).filter(has_begun);
+        let kind = begun.as_ref().map(|start| start.kind);
+        let begun = begun.map(|start| judge_start(self.view(fleet), &start, intent, now, doubt)).unwrap_or_default();
+        let removed = repair.and_then(|(spot, repair)| judge_removal(self.view(fleet), &spot, &repair, intent, doubt));
+        let node = match effect {
+            Effect::Create(creation) => creation.node().and_then(|node| judge_node(self.view(fleet), node, intent, doubt)),
+            _ => None,
+        };
+        kind.into_iter().for_each(|kind| self.trace.count(kind.word()));
+        self.violated(begun.into_iter().chain(removed).chain(node));
     }
 
     /// What the oracles have to say about what was stored.
@@ -250,9 +300,6 @@ impl Simulation {
         let now = self.now();
         let blind_for = BLIND_FOR + self.scenario.net.lag_max;
         let skew = self.skew();
-        self.ledger.writer = intent.identity.clone();
-        self.read_ledger();
-        self.ledger.writer.clear();
         let found = match effect {
             Effect::Create(creation) => {
                 judge_creation(&self.ledger, &place(&creation.key), intent, now, Doubt { blind_for, skew })
@@ -321,6 +368,7 @@ impl Simulation {
                         if let (Effect::Look { cluster: None, node }, true) = (&effect, response.status().is_success()) {
                             process.looked_at.insert(node.clone(), executed_at);
                         }
+                        process.looks(&effect, &response, executed_at);
                         answer::decode(&effect, &keep(), &response)
                     }
                     Heard::Opened { .. } | Heard::Lost => answer::lost(&effect, "the connection was lost"),
@@ -365,6 +413,26 @@ impl Simulation {
             self.agenda.enter(until, event());
         }
         until > now
+    }
+}
+
+/// The repair of a machine that the request begins, or may begin: what is written for an owner depends on what stands there.
+fn start(effect: &Effect) -> Option<Start> {
+    let spot = |place: &Place| (place.namespace.to_string(), place.name.to_string());
+    match effect {
+        Effect::Sign(signing) => Some(Start { spot: spot(&signing.machine.place), kind: Kind::Asked, check: None }),
+        Effect::Create(creation) => match &creation.owner {
+            Owner::Machine { name, check_uid, .. } => {
+                let namespace = creation.key.namespace.as_deref().unwrap_or_default().to_owned();
+                Some(Start { spot: (namespace, name.to_string()), kind: Kind::Made, check: Some(check_uid.to_string()) })
+            }
+            Owner::Check { .. } => None,
+        },
+        Effect::PowerCycle { machine, on: true, .. } => {
+            Some(Start { spot: spot(&machine.place), kind: Kind::PowerCycled, check: None })
+        }
+        Effect::DeleteMachine { machine, .. } => Some(Start { spot: spot(&machine.place), kind: Kind::Deleted, check: None }),
+        _ => None,
     }
 }
 

@@ -1,7 +1,7 @@
-//! What a check asks for, in the words of no version, and in those of each.
+//! What a check asks for, as far as stories tell checks apart.
 
-use resus_core::mhc::facts::{Dialect, Flavour};
-use resus_sim::machinery::METAL3;
+use resus_core::mhc::facts::Dialect;
+use resus_sim::machinery::CheckSpec;
 use serde_json::{Value, json};
 
 use crate::story::{BLUE, POOL};
@@ -56,55 +56,16 @@ impl Check {
     }
 
     pub fn spec(&self, dialect: Dialect) -> Value {
-        let template = json!({"apiVersion": METAL3, "kind": "Metal3RemediationTemplate", "name": "reboot"});
-        let selector = json!({"matchLabels": {POOL: self.pool}});
-        let on_nodes = [("Ready", "False", self.timeout), ("Ready", "Unknown", self.timeout)];
-        let rules = |rules: &[(&str, &str, i64)]| -> Value {
-            let rule = |(kind, status, seconds): &(&str, &str, i64)| match dialect {
-                Dialect::V1beta2 => json!({"type": kind, "status": status, "timeoutSeconds": seconds}),
-                _ => json!({"type": kind, "status": status, "timeout": format!("{seconds}s")}),
-            };
-            rules.iter().map(rule).collect()
+        let check = CheckSpec {
+            selector: json!({"matchLabels": {POOL: self.pool}}),
+            cluster: Some(self.cluster.to_owned()),
+            on_nodes: vec![("Ready", "False", self.timeout), ("Ready", "Unknown", self.timeout)],
+            on_machines: self.on_machines.to_vec(),
+            startup: self.startup,
+            limit: self.limit.clone(),
+            range: self.range.map(str::to_owned),
+            template: self.has_template.then(|| "reboot".to_owned()),
         };
-        let mut spec = json!({"selector": selector});
-        if dialect.flavour() == Flavour::ClusterApi {
-            spec["clusterName"] = json!(self.cluster);
-        }
-        // Where each of them is, below the spec.
-        let [nodes, machines, startup, limit, range, reference]: [&[&str]; 6] = match dialect {
-            Dialect::V1beta2 => [
-                &["checks", "unhealthyNodeConditions"],
-                &["checks", "unhealthyMachineConditions"],
-                &["checks", "nodeStartupTimeoutSeconds"],
-                &["remediation", "triggerIf", "unhealthyLessThanOrEqualTo"],
-                &["remediation", "triggerIf", "unhealthyInRange"],
-                &["remediation", "templateRef"],
-            ],
-            Dialect::V1alpha3 | Dialect::V1beta1 | Dialect::OpenShift => [
-                &["unhealthyConditions"],
-                &["unhealthyMachineConditions"],
-                &["nodeStartupTimeout"],
-                &["maxUnhealthy"],
-                &["unhealthyRange"],
-                &["remediationTemplate"],
-            ],
-        };
-        let started = self.startup.map(|seconds| match dialect {
-            Dialect::V1beta2 => json!(seconds),
-            _ => json!(format!("{seconds}s")),
-        });
-        let fields = [
-            (nodes, Some(rules(&on_nodes))),
-            (machines, Some(rules(self.on_machines)).filter(|_| !self.on_machines.is_empty())),
-            (startup, started),
-            (limit, self.limit.clone()),
-            (range, self.range.map(|range| json!(range))),
-            (reference, self.has_template.then_some(template)),
-        ];
-        for (path, value) in fields {
-            let Some(value) = value else { continue };
-            *path.iter().fold(&mut spec, |at, element| &mut at[element]) = value;
-        }
-        spec
+        check.spec(dialect)
     }
 }

@@ -128,7 +128,8 @@ impl Story {
             What::Reset { node } | What::Booted { node } => {
                 self.booting.insert(node, at);
             }
-            What::Condition { .. } | What::Healed => {}
+            // There are no Machines in the demo.
+            What::Condition { .. } | What::Healed | What::Fleet(_) => {}
             What::Decided { decision, .. } => self.decided(at, decision),
             What::Created { node, .. } => {
                 self.tell(at, Speaker::Cluster, node, "a RebootRemediation is created", Some(State::Repairing));
@@ -251,6 +252,7 @@ pub fn news(what: &What) -> Option<(Speaker, &str, String)> {
         | What::Leads { .. }
         | What::LeadsNoMore { .. }
         | What::Healed
+        | What::Fleet(_)
         | What::Violation(_) => return None,
     };
     Some((speaker, node, text))
